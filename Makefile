@@ -1,0 +1,54 @@
+# Two commands matter: `make demo` and `make test`. Everything runs in .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup demo test integration lint format bench docs clean
+
+help:
+	@echo "make demo         build two kernels, publish them, load them with one line, show the result"
+	@echo "make test         unit tests (no network, no compiler, no GPU beyond what setup installs)"
+	@echo "make integration  everything that needs compilers, servers and other packages"
+	@echo "make lint         ruff, mypy strict, import-linter"
+	@echo "make bench        the figures of docs/results, measured here"
+	@echo "make docs         regenerate the generated pages"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml ci/setup.sh
+	@sh ci/setup.sh "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+test: setup
+	@$(BIN)/python -m pytest tests/unit
+
+integration: setup
+	@sh ci/packages.sh
+	@$(BIN)/python -m pytest tests/integration
+
+lint: setup
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache -q --config .importlinter
+
+format: setup
+	@$(BIN)/ruff check -q --fix .
+	@$(BIN)/ruff format -q .
+
+bench: setup
+	@$(BIN)/python tools/bench_main_job.py
+
+docs: setup
+	@$(BIN)/python tools/generate_reference.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

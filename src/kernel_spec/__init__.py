@@ -1,0 +1,5 @@
+"""The contract: what kernels look like on disk and on the wire.
+
+Every other package builds on this one; it needs only the standard library,
+``packaging`` and ``pyelftools``, and never imports torch.
+"""

@@ -1,0 +1,1 @@
+"""Build kernels: from ``build.toml`` to checked, packaged variants."""

@@ -1,0 +1,1 @@
+"""``build.toml``: what a kernel project says of itself."""

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import assert_never
+
+from kernel_spec.errors import FormatError, IntegrityError
+
+# Length of a hash in bytes, by algorithm.
+ALGORITHMS = {"sha256": 32, "sha512": 64}
+
+_UNCOUNTED_TOP = ("metadata.json", "metadata.json.sigstore")
+_BYTECODE_DIRECTORY = "__pycache__"
+_BYTECODE_SUFFIX = ".pyc"
 
 
 class Violation(StrEnum):
     """How a file differs from what a digest promised."""
 
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-    MISMATCH = "mismatch"
-    ALGORITHM = "algorithm"
+    MISSING = "missing-file"
+    UNKNOWN = "unknown-file"
+    MISMATCH = "hash-mismatch"
+    ALGORITHM = "algorithm-mismatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,17 @@ class DigestViolation:
     found: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.kind.value}"
+        match self.kind:
+            case Violation.MISSING:
+                return f"{self.path}: is missing"
+            case Violation.UNKNOWN:
+                return f"{self.path}: is not in the digest"
+            case Violation.MISMATCH:
+                return f"{self.path}: expected hash {self.expected}, found {self.found}"
+            case Violation.ALGORITHM:
+                return f"expected algorithm {self.expected}, found {self.found}"
+            case _:
+                assert_never(self.kind)
 
 
 def is_counted(path: PurePosixPath) -> bool:
@@ -49,7 +72,13 @@ def is_counted(path: PurePosixPath) -> bool:
     Left out are ``metadata.json`` and ``metadata.json.sigstore`` at the top, everything under a
     directory ``__pycache__``, and ``*.pyc``.
     """
-    raise NotImplementedError
+    text = path.as_posix()
+    return text not in _UNCOUNTED_TOP and not is_bytecode(text)
+
+
+def is_bytecode(path: str) -> bool:
+    """Say whether a POSIX path is ``*.pyc`` or below a directory ``__pycache__``."""
+    return path.endswith(_BYTECODE_SUFFIX) or _BYTECODE_DIRECTORY in path.split("/")[:-1]
 
 
 def iter_files(root: Path) -> Iterator[tuple[str, Path]]:
@@ -59,17 +88,75 @@ def iter_files(root: Path) -> Iterator[tuple[str, Path]]:
         IntegrityError: a symbolic link leads out of the variant, or something is neither a
             file nor a directory.
     """
-    raise NotImplementedError
+    real_root = os.path.realpath(root)
+    found = [
+        (path, place)
+        for path, place in _walk(str(root), "", real_root)
+        if path not in _UNCOUNTED_TOP
+    ]
+    found.sort()
+    for path, place in found:
+        yield path, Path(place)
+
+
+def _walk(directory: str, prefix: str, real_root: str) -> Iterator[tuple[str, str]]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            path = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != _BYTECODE_DIRECTORY:
+                    yield from _walk(entry.path, path + "/", real_root)
+                continue
+            if entry.name.endswith(_BYTECODE_SUFFIX):
+                continue
+            if entry.is_symlink():
+                target = os.path.realpath(entry.path)
+                if os.path.commonpath((real_root, target)) != real_root:
+                    raise IntegrityError(
+                        f"{entry.path}: a symbolic link leads out of the variant, to {target}"
+                    )
+            if not entry.is_file():
+                raise IntegrityError(f"{entry.path}: expected a file or a directory")
+            yield path, entry.path
 
 
 def digest_tree(root: Path, algorithm: str = "sha256") -> Digest:
-    """Hash every file of a variant that counts."""
-    raise NotImplementedError
+    """Hash every file of a variant that counts.
+
+    Raises:
+        IntegrityError: as :func:`iter_files`.
+        FormatError: an unknown algorithm.
+    """
+    if algorithm not in ALGORITHMS:
+        raise FormatError(f"unknown digest algorithm {algorithm!r}; known are sha256 and sha512")
+    files = {}
+    for path, place in iter_files(root):
+        with place.open("rb", buffering=0) as stream:
+            raw = hashlib.file_digest(stream, algorithm).digest()
+        files[path] = b2a_base64(raw, newline=False).decode("ascii")
+    return Digest(algorithm, files)
 
 
 def compare(reference: Digest, actual: Digest) -> tuple[DigestViolation, ...]:
     """List what differs, the files of the reference first, both in order of path."""
-    raise NotImplementedError
+    violations = []
+    same_algorithm = reference.algorithm == actual.algorithm
+    if not same_algorithm:
+        violations.append(
+            DigestViolation(Violation.ALGORITHM, "", reference.algorithm, actual.algorithm)
+        )
+    for path, expected in sorted(reference.files.items()):
+        found = actual.files.get(path)
+        if found is None:
+            violations.append(DigestViolation(Violation.MISSING, path, expected))
+        elif same_algorithm and found != expected:
+            violations.append(DigestViolation(Violation.MISMATCH, path, expected, found))
+    violations += [
+        DigestViolation(Violation.UNKNOWN, path, None, found)
+        for path, found in sorted(actual.files.items())
+        if path not in reference.files
+    ]
+    return tuple(violations)
 
 
 def variant_digest(files: Iterable[tuple[str, int, str]]) -> str:
@@ -81,4 +168,12 @@ def variant_digest(files: Iterable[tuple[str, int, str]]) -> str:
     Args:
         files: path, size in bytes and sha256 (hex) of each file.
     """
-    raise NotImplementedError
+    whole = hashlib.sha256()
+    previous = None
+    for path, size, sha256 in sorted(files):
+        if path == previous or "\n" in path:
+            raise FormatError(f"a variant cannot hold the path {path!r}, or not twice")
+        previous = path
+        if not is_bytecode(path):
+            whole.update(f"{sha256} {size} {path}\n".encode())
+    return whole.hexdigest()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import assert_never
 
+from kernel_spec.errors import VariantNameError
 from kernel_spec.version import MajorMinor
 
 
@@ -36,6 +39,10 @@ class TvmFfi:
 
 Framework = Torch | TorchStableAbi | TvmFfi
 
+_TOKEN = re.compile(
+    r"(torch|torch-stable-abi|tvm-ffi)([0-9])(0|[1-9][0-9]*)(?:-(cxx11|cxx98))?", re.ASCII
+)
+
 
 def parse_framework(token: str) -> Framework:
     """Read ``torch213``, ``torch213-cxx11``, ``torch-stable-abi211`` or ``tvm-ffi01``.
@@ -45,7 +52,21 @@ def parse_framework(token: str) -> Framework:
     Raises:
         VariantNameError: ``bad-framework``.
     """
-    raise NotImplementedError
+    match = _TOKEN.fullmatch(token)
+    if match is None or (match[4] is not None and match[1] != "torch"):
+        raise VariantNameError(
+            "expected a framework such as torch213-cxx11, torch-stable-abi211 or tvm-ffi01, "
+            f"found {token!r}",
+            kind="bad-framework",
+        )
+    version = MajorMinor(int(match[2]), int(match[3]))
+    match match[1]:
+        case "torch":
+            return Torch(version, None if match[4] is None else match[4] == "cxx11")
+        case "torch-stable-abi":
+            return TorchStableAbi(version)
+        case _:
+            return TvmFfi(version)
 
 
 def format_framework(framework: Framework) -> str:
@@ -54,4 +75,21 @@ def format_framework(framework: Framework) -> str:
     Raises:
         VariantNameError: the major version has more than one digit and so no name.
     """
-    raise NotImplementedError
+    version = framework.version
+    if version.major > 9:
+        raise VariantNameError(
+            f"version {version} has no name: the major version has more than one digit",
+            kind="bad-framework",
+        )
+    digits = f"{version.major}{version.minor}"
+    match framework:
+        case Torch(cxx11=None):
+            return f"torch{digits}"
+        case Torch(cxx11=cxx11):
+            return f"torch{digits}-{'cxx11' if cxx11 else 'cxx98'}"
+        case TorchStableAbi():
+            return f"torch-stable-abi{digits}"
+        case TvmFfi():
+            return f"tvm-ffi{digits}"
+        case _:
+            assert_never(framework)

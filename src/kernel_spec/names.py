@@ -6,11 +6,30 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from kernel_spec.errors import FormatError
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 KERNEL_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
 SHORT_COMMIT = re.compile(r"[0-9a-f]{7,39}", re.ASCII)
 VERSION_BRANCH = re.compile(r"v(0|[1-9][0-9]*)", re.ASCII)
+VERSION_TAG = re.compile(
+    r"v(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*)){2}"
+    r"(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?",
+    re.ASCII,
+)
+
+_REPO_PART = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_REPO_ID_LENGTH = 96
+
+# What is unsafe on some system: control characters, the other separator, the colon of drive
+# letters and alternate streams, and surrogates, which no encoding writes.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
+_PART_LENGTH = 255
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -33,7 +52,31 @@ def parse_repo_id(text: str) -> RepoId:
     Raises:
         FormatError: saying which rule is broken.
     """
-    raise NotImplementedError
+    owner, slash, name = text.partition("/")
+    fault = None
+    if not slash or "/" in name:
+        fault = "expected owner/name"
+    elif len(text) > _REPO_ID_LENGTH:
+        fault = f"expected at most {_REPO_ID_LENGTH} characters, found {len(text)}"
+    else:
+        fault = _repo_part_fault("owner", owner) or _repo_part_fault("name", name)
+    if fault is not None:
+        raise FormatError(f"{text!r} is not the id of a repository: {fault}")
+    return RepoId(owner, name)
+
+
+def _repo_part_fault(what: str, part: str) -> str | None:
+    if not part:
+        return f"the {what} is empty"
+    if _REPO_PART.fullmatch(part) is None:
+        return f"the {what} holds something else than letters, digits, '.', '_' and '-'"
+    if part[0] in "-." or part[-1] in "-.":
+        return f"the {what} begins or ends with '-' or '.'"
+    if "--" in part or ".." in part:
+        return f"the {what} holds '--' or '..'"
+    if part.endswith(".git"):
+        return f"the {what} ends in '.git'"
+    return None
 
 
 def module_name(kernel_name: str) -> str:
@@ -56,7 +99,19 @@ def choose_branch(branches: Iterable[str], version: int | None) -> str:
         FormatError: no such version (the message names those there are, by number), or neither
             a version nor ``main``.
     """
-    raise NotImplementedError
+    names = set(branches)
+    versions = sorted(n for n in map(version_of_branch, names) if n is not None)
+    if version is not None:
+        if version in versions:
+            return f"v{version}"
+        known = ", ".join(map(str, versions)) or "none"
+        raise FormatError(f"version {version} not found; available versions: {known}")
+    if versions:
+        return f"v{versions[-1]}"
+    if "main" in names:
+        return "main"
+    found = ", ".join(sorted(names)) or "none"
+    raise FormatError(f"expected a version branch such as v1, or main; found branches: {found}")
 
 
 def choose_tag(tags: Iterable[str], version_range: str) -> str:
@@ -67,14 +122,85 @@ def choose_tag(tags: Iterable[str], version_range: str) -> str:
     Raises:
         FormatError: the range cannot be read, or nothing fits (the message names the tags).
     """
-    raise NotImplementedError
+    from packaging.version import Version
+
+    specifiers = _parse_range(version_range)
+    candidates = sorted(
+        (Version(tag[1:]), tag) for tag in set(tags) if VERSION_TAG.fullmatch(tag) is not None
+    )
+    prereleases = _names_prerelease(specifiers)
+    fitting = [
+        tag for number, tag in candidates if specifiers.contains(number, prereleases=prereleases)
+    ]
+    if fitting:
+        return fitting[-1]
+    known = ", ".join(tag for _, tag in candidates) or "none"
+    raise FormatError(f"no tag fits {version_range!r}; available tags: {known}")
+
+
+def _parse_range(text: str) -> SpecifierSet:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return SpecifierSet(f"=={Version(text)}")
+    except InvalidVersion:
+        pass
+    try:
+        if text.strip():
+            return SpecifierSet(text)
+    except InvalidSpecifier:
+        pass
+    raise FormatError(f"expected a version or a range such as '>=1.0.0,<2', found {text!r}")
+
+
+def _names_prerelease(specifiers: SpecifierSet) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    def is_prerelease(text: str) -> bool:
+        try:
+            return Version(text.removesuffix(".*")).is_prerelease
+        except InvalidVersion:
+            return False
+
+    return any(is_prerelease(specifier.version) for specifier in specifiers)
 
 
 def parse_safe_path(text: str) -> PurePosixPath:
     """Read a relative POSIX path that stays inside its root and is safe on every system.
 
     Raises:
-        FormatError: empty, absolute, with ``.``, ``..``, ``.git``, a backslash, a drive letter,
-            a control character, or a part that ends in a dot or blank.
+        FormatError: empty, absolute, with ``.``, ``..``, ``.git``, a backslash, a colon, a control
+            character, or a part that ends in a dot or blank or is longer than 255 bytes.
     """
-    raise NotImplementedError
+    fault = path_fault(text)
+    if fault is not None:
+        raise FormatError(f"unsafe path {text!r}: {fault}")
+    return PurePosixPath(text)
+
+
+def path_fault(text: str) -> str | None:
+    """Say why a path is not safe (see :func:`parse_safe_path`), or None where it is."""
+    if not text:
+        return "it is empty"
+    if text[0] == "/":
+        return "it is absolute"
+    if _UNSAFE.search(text) is not None:
+        return "it holds a backslash, a colon, a control character or a surrogate"
+    for part in text.split("/"):
+        fault = _part_fault(part)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _part_fault(part: str) -> str | None:
+    if not part:
+        return "it holds an empty part"
+    if part[-1] in ". ":
+        return f"the part {part!r} ends in a dot or blank"
+    if part.lower() == ".git":
+        return "it holds .git"
+    if len(part) > _PART_LENGTH or len(part.encode()) > _PART_LENGTH:
+        return f"a part is longer than {_PART_LENGTH} bytes"
+    return None

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from kernel_spec.backend import Backend, BackendKind
-from kernel_spec.framework import Framework
+from kernel_spec.backend import (
+    NOARCH_NAMES,
+    Backend,
+    BackendKind,
+    format_backend,
+    parse_backend,
+)
+from kernel_spec.errors import VariantNameError
+from kernel_spec.framework import Framework, format_framework, parse_framework
 
 OPERATING_SYSTEMS = ("linux", "darwin", "windows")
+
+UNIVERSAL = "universal"
+_CPU = re.compile(r"[a-z0-9_]+", re.ASCII)
+_BACKEND_NAME = re.compile(r"[a-z]+", re.ASCII)
+_NAME_OF = {kind: name for name, kind in NOARCH_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,52 @@ def parse_variant(name: str) -> Variant:
             ``bad-backend``, ``bad-form``, ``bad-framework``, ``unknown-backend``,
             ``unknown-os``.
     """
-    raise NotImplementedError
+    tokens = name.split("-")
+    if len(tokens) == 1:
+        raise VariantNameError(f"{name!r} is not the name of a build variant", kind="bad-form")
+    if len(tokens) == 2 and tokens[0] == "torch":
+        return NoarchVariant(_parse_noarch_backend(name, tokens[1]))
+    size = _framework_size(tokens)
+    framework = parse_framework("-".join(tokens[:size]))
+    rest = tokens[size:]
+    if len(rest) != 3 or _CPU.fullmatch(rest[1]) is None:
+        raise VariantNameError(
+            f"expected <framework>-<backend>-<cpu>-<os>, found {name!r}", kind="bad-form"
+        )
+    backend = parse_backend(rest[0])
+    if rest[2] not in OPERATING_SYSTEMS:
+        raise VariantNameError(
+            f"unknown operating system {rest[2]!r} in {name!r}; known are "
+            f"{', '.join(OPERATING_SYSTEMS)}",
+            kind="unknown-os",
+        )
+    return ArchVariant(framework, backend, rest[1], rest[2])
+
+
+def _framework_size(tokens: list[str]) -> int:
+    """Count the tokens that belong to the framework."""
+    if tokens[:2] == ["torch", "stable"]:
+        return 3
+    if tokens[0] == "tvm" or tokens[1] in ("cxx11", "cxx98"):
+        return 2
+    return 1
+
+
+def _parse_noarch_backend(name: str, token: str) -> BackendKind | None:
+    if token == UNIVERSAL:
+        return None
+    if _BACKEND_NAME.fullmatch(token) is None:
+        raise VariantNameError(
+            f"expected the name of a backend after torch-, found {name!r}", kind="bad-backend"
+        )
+    kind = NOARCH_NAMES.get(token)
+    if kind is None:
+        raise VariantNameError(
+            f"unknown backend {token!r} in {name!r}; known are "
+            f"{', '.join(sorted(NOARCH_NAMES))} and {UNIVERSAL}",
+            kind="unknown-backend",
+        )
+    return kind
 
 
 def format_variant(variant: Variant) -> str:
@@ -57,4 +115,12 @@ def format_variant(variant: Variant) -> str:
     Raises:
         VariantNameError: the variant has no unambiguous name.
     """
-    raise NotImplementedError
+    if isinstance(variant, NoarchVariant):
+        return f"torch-{UNIVERSAL if variant.backend is None else _NAME_OF[variant.backend]}"
+    if _CPU.fullmatch(variant.cpu) is None or variant.os not in OPERATING_SYSTEMS:
+        raise VariantNameError(
+            f"no variant name for cpu {variant.cpu!r} and operating system {variant.os!r}",
+            kind="bad-form",
+        )
+    framework = format_framework(variant.framework)
+    return f"{framework}-{format_backend(variant.backend)}-{variant.cpu}-{variant.os}"

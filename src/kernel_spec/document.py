@@ -1,0 +1,164 @@
+"""JSON documents: read strictly, with every fault collected, and written in one canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernel_spec.errors import Fault
+
+_TYPE_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "an array",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+class _Doubled(dict[str, Any]):
+    """An object of a document that gave some of its keys twice."""
+
+    keys_given_twice: tuple[str, ...] = ()
+
+
+class Reader:
+    """Collects the faults of one document while its values are taken out.
+
+    Attributes:
+        faults: what was found so far.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def add(self, kind: str, where: str, message: str, entry: str | None = None) -> None:
+        """Note a fault."""
+        self.faults.append(Fault(kind=kind, where=where, message=message, entry=entry))
+
+    def load(self, data: bytes) -> Any:
+        """Read UTF-8 JSON; None with a fault where it is none.
+
+        Faults are ``bad-json`` and, for every key given twice in one object, ``duplicate-key``.
+        """
+        import json
+
+        doubled = False
+
+        def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            nonlocal doubled
+            built = dict(pairs)
+            if len(built) == len(pairs):
+                return built
+            doubled = True
+            marked = _Doubled(built)
+            keys = [key for key, _ in pairs]
+            marked.keys_given_twice = tuple(key for key in built if keys.count(key) > 1)
+            return marked
+
+        def refuse(constant: str) -> None:
+            raise ValueError(f"{constant} is not JSON")
+
+        try:
+            value = json.loads(data.decode("utf-8"), object_pairs_hook=build, parse_constant=refuse)
+        except (ValueError, RecursionError) as err:
+            self.add("bad-json", "", f"not JSON: {err}")
+            return None
+        if doubled:
+            self._note_doubled(value, "")
+        return value
+
+    def _note_doubled(self, value: Any, where: str) -> None:
+        if isinstance(value, _Doubled):
+            for key in value.keys_given_twice:
+                self.add("duplicate-key", join(where, key), "given twice")
+        if isinstance(value, dict):
+            for key, member in value.items():
+                self._note_doubled(member, join(where, key))
+        elif isinstance(value, list):
+            for index, member in enumerate(value):
+                self._note_doubled(member, f"{where}[{index}]")
+
+    def check_type(self, value: Any, expected: type, where: str, entry: str | None = None) -> bool:
+        """Say whether a value has a JSON type, with a ``wrong-type`` fault where it has not."""
+        if type(value) is expected or (expected is dict and isinstance(value, dict)):
+            return True
+        found = _TYPE_NAMES.get(type(value), "an object")
+        self.add("wrong-type", where, f"expected {_TYPE_NAMES[expected]}, found {found}", entry)
+        return False
+
+    def take(
+        self,
+        table: Mapping[str, Any],
+        key: str,
+        expected: type,
+        where: str,
+        *,
+        required: bool = False,
+    ) -> Any:
+        """Return a member of an object, or None with a fault where it is not as expected.
+
+        An optional member that is null counts as absent.
+        """
+        if key not in table:
+            if required:
+                self.add("missing-key", join(where, key), "is required")
+            return None
+        value = table[key]
+        if value is None and not required:
+            return None
+        return value if self.check_type(value, expected, join(where, key)) else None
+
+    def take_checked(
+        self,
+        table: Mapping[str, Any],
+        key: str,
+        where: str,
+        check: Callable[[str], str | None],
+        *,
+        kind: str,
+        required: bool = False,
+    ) -> str | None:
+        """Return a text for which ``check`` finds no fault, or None with a fault."""
+        value: str | None = self.take(table, key, str, where, required=required)
+        if value is None:
+            return None
+        message = check(value)
+        if message is not None:
+            self.add(kind, join(where, key), message)
+            return None
+        return value
+
+    def take_number(
+        self, table: Mapping[str, Any], key: str, where: str, *, required: bool = False
+    ) -> int | None:
+        """Return a whole number of zero or more, or None with a fault."""
+        value: int | None = self.take(table, key, int, where, required=required)
+        if value is not None and value < 0:
+            self.add("bad-value", join(where, key), f"expected zero or more, found {value}")
+            return None
+        return value
+
+    def refuse_unknown(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+        """Note every key that is not known."""
+        for key in table:
+            if key not in known:
+                self.add(
+                    "unknown-key", join(where, key), f"expected one of {', '.join(sorted(known))}"
+                )
+
+
+def join(where: str, key: str) -> str:
+    """Return the path of a member of the object at a path."""
+    return f"{where}.{key}" if where else key
+
+
+def write_json(value: Any, *, indent: int | None = 2) -> bytes:
+    """Write JSON with sorted keys, in ASCII, with a final newline."""
+    import json
+
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
+    return f"{text}\n".encode("ascii")

@@ -1,0 +1,49 @@
+"""The facts of ``known.toml``, read once and typed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from kernel_spec.backend import BackendKind
+from kernel_spec.version import MajorMinor, parse_major_minor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What is known of the world around kernels.
+
+    Attributes:
+        lowest_stable_abi: the torch stable ABI that is built for by default.
+        full_abi_headers: headers that need torch's full C++ interface; one that ends in ``/``
+            stands for all below it.
+        native_depends: the release that each native dependency stands for, or an empty text.
+        python_depends: for each section (None: ``[general]`` itself), the distribution that each
+            Python dependency stands for.
+        uncompiled: for each backend that this version cannot compile, what it would need.
+    """
+
+    lowest_stable_abi: MajorMinor
+    full_abi_headers: tuple[str, ...]
+    native_depends: Mapping[str, str]
+    python_depends: Mapping[BackendKind | None, Mapping[str, str]]
+    uncompiled: Mapping[BackendKind, str]
+
+
+@cache
+def read_known() -> Known:
+    """Read the facts that ship with the builder."""
+    data = tomllib.loads((files("kernel_builder") / "known.toml").read_text("utf-8"))
+    return Known(
+        lowest_stable_abi=parse_major_minor(data["stable-abi"]["lowest"]),
+        full_abi_headers=tuple(data["stable-abi"]["full-abi-headers"]),
+        native_depends=data["native-depends"],
+        python_depends={
+            None if section == "all" else BackendKind(section): names
+            for section, names in data["python-depends"].items()
+        },
+        uncompiled={BackendKind(name): text for name, text in data["uncompiled"].items()},
+    )

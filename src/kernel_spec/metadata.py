@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import re
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernel_spec.backend import BackendKind
-from kernel_spec.digest import Digest
+from kernel_spec.digest import ALGORITHMS, Digest
+from kernel_spec.document import Reader, join, write_json
+from kernel_spec.errors import FormatError, MetadataError
+from kernel_spec.names import COMMIT, KERNEL_NAME, parse_repo_id, path_fault
 
 FILE_NAME = "metadata.json"
 
 # Everything that the published format does not know sits under this one key.
 EXTENSION_KEY = "kernels-ext"
+
+_KNOWN_KEYS = frozenset(
+    {
+        "name",
+        "id",
+        "version",
+        "license",
+        "backend",
+        "python-depends",
+        "kernel-depends",
+        "kernels-minver",
+        "upstream",
+        "source",
+        "digest",
+        "provenance",
+        EXTENSION_KEY,
+    }
+)
+_MINVER = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})", re.ASCII)
+_GIT_URL = re.compile(
+    r"(?:git\+)?(?:https?|ssh)://[^/\s]+(?:/\S*)?|git://[^/\s]+(?:/\S*)?", re.ASCII
+)
+_SCP_FORM = re.compile(r"([A-Za-z0-9._-]+@[A-Za-z0-9.-]+):/?([^/\s:][^\s:]*)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +105,317 @@ class Metadata:
 def parse_metadata(data: bytes) -> Metadata:
     """Read a metadata document.
 
-    A key of a later time is kept in ``unknown``.
+    A key of a later time is kept in ``unknown``; inside ``backend``, ``digest`` and
+    ``provenance`` such a key is left out.
 
     Raises:
         MetadataError: with every fault of the document; where the only fault is a backend
             that does not exist yet, its kind is ``unknown-backend`` and callers skip the
             variant with a warning.
     """
-    raise NotImplementedError
+    reader = Reader()
+    document = reader.load(data)
+    if (document is None and reader.faults) or not reader.check_type(document, dict, ""):
+        raise MetadataError(FILE_NAME, tuple(reader.faults))
+    backend, archs = _read_backend(reader, document)
+    fields: dict[str, Any] = {
+        "name": reader.take_checked(
+            document, "name", "", _name_fault, kind="bad-name", required=True
+        ),
+        "id": reader.take_checked(document, "id", "", _id_fault, kind="bad-id", required=True),
+        "version": reader.take_number(document, "version", "", required=True),
+        "license": reader.take(document, "license", str, "", required=True),
+        "backend": backend,
+        "archs": archs,
+        "python_depends": _read_texts(reader, document, "python-depends", "", required=True),
+        "kernel_depends": _read_kernel_depends(reader, document),
+        "minver": _read_minver(reader, document),
+        "upstream": _read_git_url(reader, document, "upstream"),
+        "source": _read_git_url(reader, document, "source"),
+        "digest": _read_digest(reader, document),
+        "provenance": _read_provenance(reader, document),
+        "extension": reader.take(document, EXTENSION_KEY, dict, "") or {},
+        "unknown": {key: value for key, value in document.items() if key not in _KNOWN_KEYS},
+    }
+    if reader.faults:
+        raise MetadataError(FILE_NAME, tuple(reader.faults))
+    # Without a fault, every required field has its value.
+    return Metadata(**fields)
+
+
+def is_from_the_future(error: MetadataError) -> bool:
+    """Say whether a backend that does not exist yet is all that is wrong with a document."""
+    return all(fault.kind == "unknown-backend" for fault in error.faults)
+
+
+def normalize_git_url(url: str) -> str | None:
+    """Return a git URL with a scheme, or None where it is none that may be named.
+
+    Schemes are http, https, ssh, git and git+ before one of the first three;
+    ``git@host:owner/name`` becomes ``ssh://git@host/owner/name``.
+    """
+    if _GIT_URL.fullmatch(url) is not None:
+        return url
+    scp = _SCP_FORM.fullmatch(url)
+    return None if scp is None else f"ssh://{scp[1]}/{scp[2]}"
+
+
+def _name_fault(text: str) -> str | None:
+    if KERNEL_NAME.fullmatch(text) is not None:
+        return None
+    return (
+        "expected lower-case letters, digits and '-', a letter first and no '-' last, "
+        f"found {text!r}"
+    )
+
+
+def _id_fault(text: str) -> str | None:
+    return None if text.isidentifier() else f"expected a Python identifier, found {text!r}"
+
+
+def _commit_fault(text: str) -> str | None:
+    if COMMIT.fullmatch(text) is not None:
+        return None
+    return f"expected 40 or 64 lower-case hex digits, found {text!r}"
+
+
+def _read_texts(
+    reader: Reader,
+    table: Mapping[str, Any],
+    key: str,
+    where: str,
+    *,
+    required: bool = False,
+) -> tuple[str, ...]:
+    values = reader.take(table, key, list, where, required=required) or []
+    place = join(where, key)
+    return tuple(
+        value
+        for index, value in enumerate(values)
+        if reader.check_type(value, str, f"{place}[{index}]")
+    )
+
+
+def _read_backend(
+    reader: Reader, document: Mapping[str, Any]
+) -> tuple[BackendKind | None, tuple[str, ...]]:
+    table = reader.take(document, "backend", dict, "", required=True)
+    if table is None:
+        return None, ()
+    kind = reader.take(table, "type", str, "backend", required=True)
+    archs = _read_texts(reader, table, "archs", "backend")
+    if kind is None:
+        return None, archs
+    try:
+        return BackendKind(kind), archs
+    except ValueError:
+        known = ", ".join(sorted(BackendKind))
+        reader.add(
+            "unknown-backend",
+            "backend.type",
+            f"unknown backend {kind!r}; this version knows {known}",
+        )
+        return None, archs
+
+
+def _read_kernel_depends(
+    reader: Reader, document: Mapping[str, Any]
+) -> tuple[KernelDependency, ...]:
+    dependencies = []
+    for index, table in enumerate(reader.take(document, "kernel-depends", list, "") or []):
+        where = f"kernel-depends[{index}]"
+        if reader.check_type(table, dict, where):
+            dependency = read_dependency(reader, table, where)
+            if dependency is not None:
+                dependencies.append(dependency)
+    return tuple(dependencies)
+
+
+def read_dependency(
+    reader: Reader, table: Mapping[str, Any], where: str
+) -> KernelDependency | None:
+    """Read ``repo-id`` and one of ``version`` and ``revision``; None with faults noted."""
+    before = len(reader.faults)
+    repo_id = reader.take_checked(
+        table, "repo-id", where, _repo_id_fault, kind="bad-repo-id", required=True
+    )
+    version = reader.take_number(table, "version", where)
+    revision = reader.take(table, "revision", str, where)
+    given = [key for key in ("version", "revision") if table.get(key) is not None]
+    if len(given) == 2:
+        reader.add("both-given", where, "expected a version or a revision, found both")
+    elif not given:
+        reader.add("neither-given", where, "expected a version or a revision, found neither")
+    reader.refuse_unknown(table, ("repo-id", "version", "revision"), where)
+    if repo_id is None or len(reader.faults) > before:
+        return None
+    return KernelDependency(repo_id=repo_id, version=version, revision=revision)
+
+
+def _repo_id_fault(text: str) -> str | None:
+    try:
+        parse_repo_id(text)
+    except FormatError as err:
+        return str(err)
+    return None
+
+
+def _read_minver(reader: Reader, document: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    text = reader.take(document, "kernels-minver", str, "")
+    if text is None:
+        return None
+    match = _MINVER.fullmatch(text)
+    if match is None:
+        reader.add("bad-version", "kernels-minver", f"expected X.Y.Z in digits, found {text!r}")
+        return None
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def _read_git_url(reader: Reader, document: Mapping[str, Any], key: str) -> str | None:
+    text = reader.take(document, key, str, "")
+    if text is None:
+        return None
+    url = normalize_git_url(text)
+    if url is None:
+        reader.add(
+            "bad-url", key, f"expected a git URL over http, https, ssh or git, found {text!r}"
+        )
+    return url
+
+
+def _read_digest(reader: Reader, document: Mapping[str, Any]) -> Digest | None:
+    table = reader.take(document, "digest", dict, "")
+    if table is None:
+        return None
+    algorithm = reader.take(table, "algorithm", str, "digest", required=True)
+    length = ALGORITHMS.get(algorithm)
+    if algorithm is not None and length is None:
+        known = " or ".join(ALGORITHMS)
+        reader.add("bad-value", "digest.algorithm", f"expected {known}, found {algorithm!r}")
+    files: Mapping[str, Any] = reader.take(table, "files", dict, "digest", required=True) or {}
+    for path, text in files.items():
+        fault = path_fault(path)
+        if fault is not None:
+            reader.add("bad-path", "digest.files", f"unsafe path: {fault}", path)
+        if reader.check_type(text, str, "digest.files", path):
+            fault = _hash_fault(text, length)
+            if fault is not None:
+                reader.add("bad-digest", "digest.files", fault, path)
+    return Digest(algorithm, dict(sorted(files.items())))
+
+
+def _hash_fault(text: str, length: int | None) -> str | None:
+    try:
+        raw = a2b_base64(text.encode("ascii"), strict_mode=True)
+    except ValueError:
+        raw = b""
+    if not raw or b2a_base64(raw, newline=False).decode("ascii") != text:
+        return f"expected standard base64, found {text!r}"
+    if length is not None and len(raw) != length:
+        return f"expected a hash of {length} bytes, found {len(raw)} bytes"
+    return None
+
+
+def _read_provenance(reader: Reader, document: Mapping[str, Any]) -> Provenance | None:
+    table = reader.take(document, "provenance", dict, "")
+    if table is None:
+        return None
+    builder = reader.take(table, "kernel-builder", dict, "provenance", required=True) or {}
+    kernel = reader.take(table, "kernel", dict, "provenance")
+    version = None
+    if "kernel-builder" in table:
+        where = "provenance.kernel-builder"
+        version = reader.take(builder, "version", str, where, required=True)
+    builder_commit, builder_dirty = _read_git_state(
+        reader, builder, "provenance.kernel-builder", required=False
+    )
+    kernel_commit, kernel_dirty = (
+        (None, None)
+        if kernel is None
+        else _read_git_state(reader, kernel, "provenance.kernel", required=True)
+    )
+    if version is None:
+        return None
+    return Provenance(
+        builder_version=version,
+        builder_commit=builder_commit,
+        builder_dirty=builder_dirty,
+        kernel_commit=kernel_commit,
+        kernel_dirty=kernel_dirty,
+    )
+
+
+def _read_git_state(
+    reader: Reader, table: Mapping[str, Any], where: str, *, required: bool
+) -> tuple[str | None, bool | None]:
+    """Read ``commit`` (or its old name ``sha``) and ``dirty``, which come together."""
+    if "commit" in table and "sha" in table:
+        reader.add("both-given", where, "expected commit or its old name sha, found both")
+    key = "sha" if "sha" in table else "commit"
+    required = required or any(table.get(name) is not None for name in (key, "dirty"))
+    commit = reader.take_checked(
+        table, key, where, _commit_fault, kind="bad-commit", required=required
+    )
+    return commit, reader.take(table, "dirty", bool, where, required=required)
 
 
 def format_metadata(metadata: Metadata) -> bytes:
     """Write a metadata document: sorted keys, two spaces, a final newline."""
-    raise NotImplementedError
+    backend: dict[str, Any] = {"type": metadata.backend.value}
+    if metadata.archs:
+        backend["archs"] = list(metadata.archs)
+    document: dict[str, Any] = {
+        **metadata.unknown,
+        "name": metadata.name,
+        "id": metadata.id,
+        "version": metadata.version,
+        "license": metadata.license,
+        "backend": backend,
+        "python-depends": list(metadata.python_depends),
+    }
+    if metadata.kernel_depends:
+        document["kernel-depends"] = [
+            format_dependency(dependency) for dependency in metadata.kernel_depends
+        ]
+    if metadata.minver is not None:
+        document["kernels-minver"] = ".".join(map(str, metadata.minver))
+    if metadata.upstream is not None:
+        document["upstream"] = metadata.upstream
+    if metadata.source is not None:
+        document["source"] = metadata.source
+    if metadata.digest is not None:
+        document["digest"] = {
+            "algorithm": metadata.digest.algorithm,
+            "files": dict(metadata.digest.files),
+        }
+    if metadata.provenance is not None:
+        document["provenance"] = _format_provenance(metadata.provenance)
+    if metadata.extension:
+        document[EXTENSION_KEY] = dict(metadata.extension)
+    return write_json(document)
+
+
+def format_dependency(dependency: KernelDependency) -> dict[str, Any]:
+    """Write ``repo-id`` and the version or revision, as metadata and locks spell them."""
+    fields = {
+        "repo-id": dependency.repo_id,
+        "version": dependency.version,
+        "revision": dependency.revision,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _format_provenance(provenance: Provenance) -> dict[str, Any]:
+    builder: dict[str, Any] = {"version": provenance.builder_version}
+    document: dict[str, Any] = {"kernel-builder": builder}
+    if provenance.builder_commit is not None:
+        builder |= {
+            "commit": provenance.builder_commit,
+            "dirty": bool(provenance.builder_dirty),
+        }
+    if provenance.kernel_commit is not None:
+        document["kernel"] = {
+            "commit": provenance.kernel_commit,
+            "dirty": bool(provenance.kernel_dirty),
+        }
+    return document

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from kernel_spec.errors import WireError
+from kernel_spec.names import COMMIT, path_fault
+
+_BLOB_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,12 +65,38 @@ def parse_refs(answer: Any) -> Refs:
     Raises:
         WireError: the answer is not of that form.
     """
-    raise NotImplementedError
+    table = _object(answer, "refs")
+    return Refs(_read_refs(table, "branches", required=True), _read_refs(table, "tags"))
+
+
+def _read_refs(table: Mapping[str, Any], key: str, *, required: bool = False) -> tuple[Ref, ...]:
+    entries = table.get(key)
+    if entries is None and not required:
+        return ()
+    refs = []
+    for index, entry in enumerate(_array(entries, f"refs.{key}")):
+        where = f"refs.{key}[{index}]"
+        fields = _object(entry, where)
+        commit = _text(fields, "targetCommit", where)
+        if COMMIT.fullmatch(commit) is None:
+            raise WireError(f"{where}.targetCommit: expected a commit id, found {commit!r}")
+        refs.append(Ref(_text(fields, "name", where), commit))
+    return tuple(sorted(refs, key=lambda ref: ref.name))
 
 
 def format_refs(refs: Refs) -> dict[str, Any]:
     """Write that answer: ``branches``, ``tags``, ``converts`` (each with ``targetCommit``)."""
-    raise NotImplementedError
+    return {
+        "branches": _format_refs(refs.branches, "refs/heads/"),
+        "tags": _format_refs(refs.tags, "refs/tags/"),
+        "converts": [],
+    }
+
+
+def _format_refs(refs: Iterable[Ref], prefix: str) -> list[dict[str, str]]:
+    return [
+        {"name": ref.name, "ref": prefix + ref.name, "targetCommit": ref.commit} for ref in refs
+    ]
 
 
 def parse_tree(answer: Any) -> tuple[TreeFile, ...]:
@@ -71,17 +105,65 @@ def parse_tree(answer: Any) -> tuple[TreeFile, ...]:
     Raises:
         WireError: the answer is not of that form.
     """
-    raise NotImplementedError
+    files = []
+    for index, entry in enumerate(_array(answer, "tree")):
+        where = f"tree[{index}]"
+        fields = _object(entry, where)
+        match _text(fields, "type", where):
+            case "file":
+                files.append(_read_file(fields, where))
+            case "directory":
+                continue
+            case kind:
+                raise WireError(f"{where}.type: expected file or directory, found {kind!r}")
+    return tuple(files)
+
+
+def _read_file(fields: Mapping[str, Any], where: str) -> TreeFile:
+    path = _text(fields, "path", where)
+    fault = path_fault(path)
+    if fault is not None:
+        raise WireError(f"{where}.path: unsafe path {path!r}: {fault}")
+    oid = _text(fields, "oid", where)
+    if _BLOB_ID.fullmatch(oid) is None:
+        raise WireError(f"{where}.oid: expected 40 hex digits, found {oid!r}")
+    if fields.get("lfs") is None:
+        return TreeFile(path=path, size=_size(fields, where), oid=oid)
+    lfs_where = f"{where}.lfs"
+    lfs = _object(fields["lfs"], lfs_where)
+    sha256 = _text(lfs, "oid", lfs_where)
+    if _SHA256.fullmatch(sha256) is None:
+        raise WireError(f"{lfs_where}.oid: expected 64 hex digits, found {sha256!r}")
+    return TreeFile(path=path, size=_size(lfs, lfs_where), oid=oid, sha256=sha256)
 
 
 def format_tree_file(file: TreeFile) -> dict[str, Any]:
     """Write one file entry: ``type``, ``oid``, ``size``, ``path`` and, with a sha256, ``lfs``."""
-    raise NotImplementedError
+    entry: dict[str, Any] = {
+        "type": "file",
+        "oid": file.oid,
+        "size": file.size,
+        "path": file.path,
+    }
+    if file.sha256 is not None:
+        entry["lfs"] = {
+            "oid": file.sha256,
+            "size": file.size,
+            "pointerSize": len(lfs_pointer(file.sha256, file.size)),
+        }
+    return entry
+
+
+def lfs_pointer(sha256: str, size: int) -> bytes:
+    """Write the pointer that git holds in place of a large file (Git LFS specification, v1)."""
+    return (
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {size}\n"
+    ).encode("ascii")
 
 
 def format_tree_directory(path: str, oid: str) -> dict[str, Any]:
     """Write one directory entry."""
-    raise NotImplementedError
+    return {"type": "directory", "oid": oid, "size": 0, "path": path}
 
 
 def parse_organization(answer: Any) -> Organization:
@@ -90,9 +172,48 @@ def parse_organization(answer: Any) -> Organization:
     Raises:
         WireError: the answer is not of that form.
     """
-    raise NotImplementedError
+    table = _object(answer, "organization")
+    trusted = table.get("trustedKernelPublisher", False)
+    if type(trusted) is not bool:
+        raise WireError(
+            f"organization.trustedKernelPublisher: expected true or false, found {trusted!r}"
+        )
+    name = _text(table, "name", "organization")
+    full_name = table.get("fullname")
+    return Organization(name, full_name if isinstance(full_name, str) else name, trusted)
 
 
 def format_organization(organization: Organization) -> dict[str, Any]:
     """Write that answer."""
-    raise NotImplementedError
+    return {
+        "name": organization.name,
+        "fullname": organization.full_name,
+        "avatarUrl": "",
+        "trustedKernelPublisher": organization.trusted_publisher,
+    }
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise WireError(f"{where}: expected an object, found {type(value).__name__}")
+    return value
+
+
+def _array(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise WireError(f"{where}: expected an array, found {type(value).__name__}")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str):
+        raise WireError(f"{where}.{key}: expected a text, found {value!r}")
+    return value
+
+
+def _size(table: Mapping[str, Any], where: str) -> int:
+    value = table.get("size")
+    if type(value) is not int or value < 0:
+        raise WireError(f"{where}.size: expected a number of bytes, found {value!r}")
+    return value

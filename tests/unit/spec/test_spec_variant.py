@@ -186,7 +186,27 @@ def test_a_variant_that_has_a_name_reads_back_equal(variant):
 
 
 tokens = st.sampled_from(
-    ["torch", "torch2", "torch213", "cxx11", "cxx98", "stable", "abi211", "tvm", "ffi01", "cpu", "cu130", "cu1310", "rocm", "rocm72", "x86_64", "linux", "Linux", "universal", "cuda"]
+    [
+        "torch",
+        "torch2",
+        "torch213",
+        "cxx11",
+        "cxx98",
+        "stable",
+        "abi211",
+        "tvm",
+        "ffi01",
+        "cpu",
+        "cu130",
+        "cu1310",
+        "rocm",
+        "rocm72",
+        "x86_64",
+        "linux",
+        "Linux",
+        "universal",
+        "cuda",
+    ]
 )
 
 

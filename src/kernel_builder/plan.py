@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from kernel_builder.config.model import Build
-from kernel_builder.sources import SourceSet
-from kernel_spec.backend import BackendKind
+from kernel_builder.config.general import version_key
+from kernel_builder.config.model import (
+    Build,
+    Component,
+    TorchFramework,
+    TorchNoarch,
+    TvmFfiFramework,
+)
+from kernel_builder.errors import SelectionError
+from kernel_builder.known import read_known
+from kernel_builder.op_id import make_op_id
+from kernel_builder.sources import SourceFile, SourceSet
+from kernel_builder.units import (
+    CompileUnit,
+    is_compiled,
+    packaged_files,
+    plan_units,
+    unpackaged_notes,
+)
+from kernel_spec.backend import UNVERSIONED, Backend, BackendKind
+from kernel_spec.framework import Torch, TorchStableAbi
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.system import TorchBuild
-from kernel_spec.variant import Variant
-from kernel_spec.version import MajorMinor
+from kernel_spec.variant import ArchVariant, NoarchVariant, Variant
+from kernel_spec.version import MajorMinor, parse_major_minor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,12 +43,14 @@ class Host:
         torch: the torch to build against, or None.
         missing: for each backend that cannot be compiled here, what it lacks
             (``needs nvcc 13.0``).
+        toolkits: the version of the toolkit of each backend whose variants carry one.
     """
 
     cpu: str
     os: str
     torch: TorchBuild | None
     missing: Mapping[BackendKind, str] = field(default_factory=dict)
+    toolkits: Mapping[BackendKind, MajorMinor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,31 +64,6 @@ class Selection:
 
     backends: frozenset[BackendKind] = frozenset()
     variants: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompileUnit:
-    """One source file that becomes one object file.
-
-    Attributes:
-        source: its POSIX path in the project.
-        component: the component that lists it; None for the framework's binding.
-        backend: whose compiler takes it: a CUDA variant also carries units of the CPU.
-        include: directories of the project to search for headers, in order.
-        cxx_flags: flags for the C++ compiler, those of the framework first.
-        backend_flags: flags for the device compiler.
-        archs: device architectures of this file, as ``build.toml`` spells them.
-        depends: native dependencies whose headers it needs.
-    """
-
-    source: str
-    component: str | None
-    backend: BackendKind
-    include: tuple[str, ...] = ()
-    cxx_flags: tuple[str, ...] = ()
-    backend_flags: tuple[str, ...] = ()
-    archs: tuple[str, ...] = ()
-    depends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,4 +145,240 @@ def plan(
     Raises:
         SelectionError: a backend or variant was asked for that the project does not have.
     """
-    raise NotImplementedError
+    _check_backends(build, selection)
+    variants: list[VariantBuild] = []
+    skipped: list[SkippedBackend] = []
+    notes: list[str] = []
+    for backend in build.general.backends:
+        if selection.backends and backend not in selection.backends:
+            continue
+        outcome = _plan_backend(build, sources, backend, host)
+        if isinstance(outcome, str):
+            skipped.append(SkippedBackend(backend=backend, reason=outcome))
+            continue
+        variants.append(outcome)
+        notes += _notes(sources, outcome)
+    variants.sort(key=lambda variant: str(variant.variant))
+    notes += unpackaged_notes(build, sources)
+    if selection.variants:
+        _check_variants(variants, skipped, selection)
+        variants = [one for one in variants if str(one.variant) in selection.variants]
+        skipped = []
+    return Plan(variants=tuple(variants), skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
+
+
+def _check_backends(build: Build, selection: Selection) -> None:
+    unknown = sorted(selection.backends - set(build.general.backends))
+    if unknown:
+        names = ", ".join(kind.value for kind in unknown)
+        have = ", ".join(kind.value for kind in build.general.backends)
+        raise SelectionError(
+            f"{build.general.name}: no backend {names}; build.toml lists {have}. "
+            "Add it to general.backends, or choose one of those"
+        )
+
+
+def _check_variants(
+    variants: list[VariantBuild], skipped: list[SkippedBackend], selection: Selection
+) -> None:
+    names = [str(variant.variant) for variant in variants]
+    unknown = sorted(selection.variants - set(names))
+    if unknown:
+        lines = [f"no variant {', '.join(unknown)} here; expected one of {', '.join(names)}"]
+        raise SelectionError("\n".join([*lines, *(f"  {each}" for each in skipped)]))
+
+
+def _plan_backend(
+    build: Build, sources: SourceSet, backend: BackendKind, host: Host
+) -> VariantBuild | str:
+    """Plan the variant of one backend, or say why there is none here."""
+    own = tuple(each for each in build.components if each.backend is backend)
+    match build.framework:
+        case TvmFfiFramework():
+            return "needs TVM FFI, which this version cannot build for yet"
+        case TorchFramework() as framework if own:
+            return _plan_compiled(build, framework, sources, backend, own, host=host)
+        case TorchFramework() | TorchNoarch():
+            return _noarch(build, sources, backend)
+
+
+def _plan_compiled(
+    build: Build,
+    framework: TorchFramework,
+    sources: SourceSet,
+    backend: BackendKind,
+    own: tuple[Component, ...],
+    *,
+    host: Host,
+) -> VariantBuild | str:
+    """Plan a variant with machine code, or say why it cannot be built here."""
+    if backend in host.missing:
+        return host.missing[backend]
+    if host.torch is None:
+        return "needs torch (pip install torch)"
+    if backend not in UNVERSIONED and backend not in host.toolkits:
+        return f"needs a toolkit for {backend.value}, and none was found"
+    if backend is not BackendKind.CPU:
+        # torch's dispatcher picks by the tensor's device, so the CPU's ops come along.
+        own += tuple(each for each in build.components if each.backend is BackendKind.CPU)
+    abi = _stable_abi(framework, backend, _files_of(sources, framework, own))
+    refusal = _refuse_torch(framework, host.torch, abi)
+    if refusal is not None:
+        return refusal
+    target = Backend(backend, host.toolkits.get(backend))
+    return _arch(build, framework, sources, target, own, abi=abi, host=host)
+
+
+def _files_of(
+    sources: SourceSet, framework: TorchFramework, components: Iterable[Component]
+) -> tuple[SourceFile, ...]:
+    paths = {*framework.src, *(path for component in components for path in component.src)}
+    return tuple(file for file in sources.listed if file.path in paths)
+
+
+def _stable_abi(
+    framework: TorchFramework, backend: BackendKind, files: Iterable[SourceFile]
+) -> MajorMinor | None:
+    """Return the stable ABI to build for: the stated one, else the lowest if the sources allow it."""
+    stated = framework.stable_abi.get(backend)
+    if stated is not None:
+        return parse_major_minor(stated)
+    if any(file.full_abi_header is not None for file in files):
+        return None
+    lowest = read_known().lowest_stable_abi
+    if framework.torch.minver is None:
+        return lowest
+    return max(lowest, MajorMinor(*version_key(framework.torch.minver)))
+
+
+def _refuse_torch(
+    framework: TorchFramework, torch: TorchBuild, abi: MajorMinor | None
+) -> str | None:
+    """Say why the installed torch cannot be built against, or None."""
+    release = torch.release
+    if abi is not None:
+        if release < abi:
+            return f"needs torch {abi} or newer for its stable ABI, found {torch.version}"
+        return None
+    if torch.prerelease:
+        return f"needs a released torch for its full interface, found {torch.version}"
+    low, high = framework.torch.minver, framework.torch.maxver
+    if low is not None and release < MajorMinor(*version_key(low)):
+        return f"needs torch {low} or newer (torch.minver), found {torch.version}"
+    if high is not None and release > MajorMinor(*version_key(high)):
+        return f"needs torch {high} or older (torch.maxver), found {torch.version}"
+    return None
+
+
+def _noarch(build: Build, sources: SourceSet, backend: BackendKind) -> VariantBuild:
+    archs: tuple[str, ...] = ()
+    if isinstance(build.framework, TorchNoarch):
+        if backend is BackendKind.CUDA:
+            archs = build.framework.cuda_capabilities
+        elif backend is BackendKind.ROCM:
+            archs = build.framework.rocm_archs
+    return _variant(build, sources, NoarchVariant(backend), backend, (), archs=archs)
+
+
+def _arch(
+    build: Build,
+    framework: TorchFramework,
+    sources: SourceSet,
+    target: Backend,
+    components: tuple[Component, ...],
+    *,
+    abi: MajorMinor | None,
+    host: Host,
+) -> VariantBuild:
+    """Write a planned variant out; ``host.torch`` is there."""
+    assert host.torch is not None
+    if abi is not None:
+        name: Torch | TorchStableAbi = TorchStableAbi(abi)
+    else:
+        name = Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
+    units, headers = plan_units(framework, components, sources)
+    own = [each for each in components if each.backend is target.kind]
+    variant = _variant(
+        build,
+        sources,
+        ArchVariant(name, target, host.cpu, host.os),
+        target.kind,
+        components,
+        archs=tuple(arch for component in own for arch in component.archs),
+    )
+    return replace(
+        variant,
+        units=units,
+        headers=headers,
+        stable_abi=abi,
+        torch=host.torch,
+        depends=tuple(sorted({name for each in components for name in each.depends})),
+    )
+
+
+def _variant(
+    build: Build,
+    sources: SourceSet,
+    variant: Variant,
+    backend: BackendKind,
+    components: tuple[Component, ...],
+    *,
+    archs: tuple[str, ...],
+) -> VariantBuild:
+    """Return what variants with and without machine code have in common."""
+    general = build.general
+    more = general.backend_depends.get(backend)
+    python = (*general.depends.python, *(more.python if more else ()))
+    kernels = (*general.depends.kernels, *(more.kernels if more else ()))
+    return VariantBuild(
+        variant=variant,
+        backend=backend,
+        op_id=make_op_id(build, sources, backend, components),
+        module=general.module,
+        units=(),
+        headers=(),
+        package=packaged_files(build, sources),
+        stable_abi=None,
+        torch=None,
+        archs=tuple(sorted(set(archs), key=_natural)),
+        depends=(),
+        name=general.name,
+        version=general.version,
+        license=general.license or "unknown",
+        python_depends=tuple(dict.fromkeys(python)),
+        kernel_depends=tuple(dict.fromkeys(kernels)),
+        upstream=general.upstream,
+        source=general.source,
+    )
+
+
+def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
+    """Say what decided the ABI, and which listed files are neither compiled nor headers."""
+    if not variant.units:
+        return []
+    used = {unit.source for unit in variant.units} | set(variant.headers)
+    full = [file for file in sources.listed if file.path in used and file.full_abi_header]
+    notes = []
+    if full and variant.stable_abi is None:
+        notes.append(
+            f"{variant.variant}: built for torch {variant.torch and variant.torch.release} alone, "
+            f"since {full[0].path} includes {full[0].full_abi_header}"
+        )
+    elif full:
+        notes.append(
+            f"{variant.variant}: stable-abi is set, but {full[0].path} includes "
+            f"{full[0].full_abi_header}, which is not in the stable ABI"
+        )
+    notes += [
+        f"{variant.variant}: {path} is listed but not compiled for {variant.backend.value}"
+        for path in variant.headers
+        if any(is_compiled(path, backend) for backend in BackendKind)
+    ]
+    return notes
+
+
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key that orders numbers in a text by value."""
+    return tuple(
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", text)
+    )

@@ -1,0 +1,1 @@
+"""The kernel hub: repositories of kernels served over the wire contract of the Hub's clients."""

@@ -1,0 +1,1 @@
+"""The wire: requests are read, the service is asked, answers are written."""

@@ -1,0 +1,30 @@
+"""Who somebody is: accounts, of which this hub has none yet, and organizations."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernel_hub.api.failure import answer_error
+from kernel_hub.api.request import Hub, get_parameter
+from kernel_spec.wire import Organization, format_organization
+
+
+def whoami(_hub: Hub, _request: Request) -> Response:
+    """``GET /api/whoami-v2``: nobody, since this hub has no accounts."""
+    return answer_error(401, "This hub has no accounts: reading needs no token.")
+
+
+def get_organization(hub: Hub, request: Request) -> Response:
+    """``GET /api/organizations/{owner}/overview``: above all whether it is a trusted publisher."""
+    owner = get_parameter(request, "owner")
+    trusted = owner in hub.settings.trusted_owners
+    if not (trusted or hub.catalogue.store.has_owner(owner)):
+        return answer_error(404, f"This hub has no organization {owner[:100]!r}.")
+    organization = Organization(name=owner, full_name=owner, trusted_publisher=trusted)
+    return JSONResponse(format_organization(organization))
+
+
+def no_harnesses(_hub: Hub, _request: Request) -> Response:
+    """``GET /api/agent-harnesses``: clients ask once per process and take 404 for none."""
+    return answer_error(404, "This hub knows of no harnesses.")

@@ -1,0 +1,69 @@
+"""How errors are told: status, ``X-Error-Code``, ``X-Error-Message`` and a body with ``error``."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernel_hub.api.request import Hub
+from kernel_hub.errors import HubError, ReadOnlyError, RepositoryNotFoundError
+from kernel_spec.errors import KernelError
+
+log = logging.getLogger("kernel_hub")
+
+READ_ONLY = (
+    "This hub is read-only: it serves a directory. "
+    "Publish by writing to that directory, on the machine or share that holds it."
+)
+
+
+def answer_error(status: int, message: str, *, code: str | None = None) -> JSONResponse:
+    """Write an error; the message also stands in a header, in one line of ASCII."""
+    line = " ".join(message.split()).encode("ascii", "backslashreplace").decode()
+    headers = {"X-Error-Message": line} | ({"X-Error-Code": code} if code else {})
+    return JSONResponse({"error": message}, status, headers)
+
+
+def answer_kernel_error(request: Request, error: Exception) -> Response:
+    """Tell an error of ours; what is wrong on the hub's disk is for its log alone."""
+    if isinstance(error, HubError):
+        response = answer_error(error.status, str(error), code=error.code)
+        response.headers.update(error.headers)
+        return response
+    if isinstance(error, KernelError):
+        log.error("%s: %s", request.scope["path"], error)
+        return answer_error(
+            500, "The repository is damaged on this hub; its log has the details, for its operator."
+        )
+    raise error
+
+
+def answer_http_error(request: Request, error: Exception) -> Response:
+    """Tell what the router found: no such route, or not with this method."""
+    if not isinstance(error, HTTPException):
+        raise error
+    message = f"{request.method} {request.scope['path'][:200]}: {error.detail}."
+    response = answer_error(error.status_code, message)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def refuse_write(_hub: Hub, _request: Request) -> Response:
+    """Refuse every write."""
+    raise ReadOnlyError(READ_ONLY)
+
+
+def no_such_route(_hub: Hub, request: Request) -> Response:
+    """Tell that the URL is none of this hub's."""
+    return answer_error(404, f"This hub answers nothing at {request.scope['path'][:200]}.")
+
+
+def refuse_type(_hub: Hub, request: Request) -> Response:
+    """Refuse models, datasets and spaces, which this hub does not keep."""
+    raise RepositoryNotFoundError(
+        f"This hub keeps kernels only, and {request.scope['path'][:200]} asks for something else. "
+        f"Ask with repo_type='kernel'."
+    )

@@ -1,0 +1,80 @@
+"""The command ``kernel-hub``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kernel_spec.errors import KernelError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """A hub of kernels on your own machine."""
+
+
+@cli.command()
+@click.argument("root", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8600,
+    show_default=True,
+    help="Port to listen at; 0 takes a free one.",
+)
+@click.option(
+    "--trusted-owner",
+    "trusted_owners",
+    multiple=True,
+    metavar="ORG",
+    help="Owner whose kernels clients run without asking; may be given several times.",
+)
+@click.option(
+    "--public-url",
+    metavar="URL",
+    help="URL that clients use, where a proxy stands before this hub.",
+)
+@click.option("--access-log", is_flag=True, help="Write a line of JSON per request to stderr.")
+def serve(
+    *,
+    root: Path,
+    host: str,
+    port: int,
+    trusted_owners: tuple[str, ...],
+    public_url: str | None,
+    access_log: bool,
+) -> None:
+    """Serve the directory hub at ROOT, read-only.
+
+    Clients use it with HF_ENDPOINT set to the URL that is printed once it listens.
+    """
+    import logging
+
+    from kernel_hub.app import create_app
+    from kernel_hub.server import serve as serve_app
+    from kernel_hub.settings import HubSettings
+
+    logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
+    if access_log:
+        logging.getLogger("kernel_hub.access").setLevel(logging.INFO)
+    settings = HubSettings(
+        root=root, trusted_owners=frozenset(trusted_owners), public_url=public_url
+    )
+    serve_app(
+        create_app(settings),
+        host=host,
+        port=port,
+        on_listening=lambda url: click.echo(f"kernel-hub: serving {root} at {url}"),
+    )
+
+
+def main() -> None:
+    """Run the command; an error of ours is one message and an exit code."""
+    try:
+        cli()
+    except KernelError as err:
+        click.echo(f"kernel-hub: {err}", err=True)
+        sys.exit(err.exit_code)

@@ -1,0 +1,1 @@
+"""What a hub answers, without a word of HTTP: revisions, snapshots, history."""

@@ -1,0 +1,116 @@
+"""The story of a read: repository, revision, commit, snapshot, history, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from kernel_hub.errors import EntryNotFoundError, RevisionNotFoundError
+from kernel_hub.service.revision import (
+    default_commit,
+    find_ref,
+    find_short_commit,
+    is_full_commit,
+)
+from kernel_hub.service.snapshot import Snapshot, make_snapshot
+from kernel_hub.service.store import Store
+from kernel_spec.names import RepoId
+from kernel_spec.wire import Refs, TreeFile
+
+# A snapshot of a thousand files takes about 1 MB.
+SNAPSHOTS_KEPT = 256
+
+
+class Catalogue:
+    """Reads repositories from a store and remembers snapshots, which never change."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._snapshot = lru_cache(maxsize=SNAPSHOTS_KEPT)(self._read_snapshot)
+
+    def read_refs(self, repo: RepoId) -> Refs:
+        """Read the branches and tags of a repository.
+
+        Raises:
+            RepositoryNotFoundError: no such repository.
+        """
+        return self.store.read_refs(repo)
+
+    def get_snapshot(self, repo: RepoId, revision: str | None) -> Snapshot:
+        """Return the commit that a revision means; None is the default branch.
+
+        Raises:
+            RepositoryNotFoundError: no such repository.
+            RevisionNotFoundError: no such revision.
+        """
+        refs = self.store.read_refs(repo)
+        return self._snapshot(repo, self._get_commit(repo, refs, revision))
+
+    def get_content(self, snapshot: Snapshot, path: str) -> tuple[TreeFile, Path | bytes]:
+        """Return a file's entry in git's form and its bytes, or where they are.
+
+        Raises:
+            EntryNotFoundError: the commit has no such file.
+            DamagedFileError: the bytes are not those that were published.
+        """
+        entry = get_file(snapshot, path)
+        return entry, self.store.get_content(snapshot.repo, snapshot.commit, snapshot.stored[path])
+
+    def commit_time(self, snapshot: Snapshot) -> datetime:
+        """Return when a commit was made, in UTC."""
+        return self.store.commit_time(snapshot.repo, snapshot.commit)
+
+    def history(self, snapshot: Snapshot) -> Iterator[Snapshot]:
+        """Yield a commit and those before it, as far as the store still has them."""
+        current: Snapshot | None = snapshot
+        while current is not None:
+            yield current
+            current = self.find_parent(current)
+
+    def find_parent(self, snapshot: Snapshot) -> Snapshot | None:
+        """Return the commit before, or None where there is none or the store dropped it."""
+        if snapshot.parent is None:
+            return None
+        try:
+            return self._snapshot(snapshot.repo, snapshot.parent)
+        except RevisionNotFoundError:
+            return None
+
+    def _get_commit(self, repo: RepoId, refs: Refs, revision: str | None) -> str:
+        if revision is None:
+            commit = default_commit(refs)
+        elif is_full_commit(revision):
+            commit = revision
+        else:
+            commit = find_ref(refs, revision) or find_short_commit(
+                self._reachable(repo, refs), revision
+            )
+        if commit is None:
+            raise RevisionNotFoundError(repo, revision or "(the default branch)")
+        return commit
+
+    def _reachable(self, repo: RepoId, refs: Refs) -> Iterator[str]:
+        seen: set[str] = set()
+        for ref in (*refs.branches, *refs.tags):
+            for snapshot in self.history(self._snapshot(repo, ref.commit)):
+                if snapshot.commit in seen:
+                    break
+                seen.add(snapshot.commit)
+                yield snapshot.commit
+
+    def _read_snapshot(self, repo: RepoId, commit: str) -> Snapshot:
+        return make_snapshot(repo, commit, self.store.read_listing(repo, commit))
+
+
+def get_file(snapshot: Snapshot, path: str) -> TreeFile:
+    """Return a file's entry in git's form.
+
+    Raises:
+        EntryNotFoundError: the commit has no such file.
+    """
+    entry = snapshot.entries.get(path)
+    if not isinstance(entry, TreeFile):
+        raise EntryNotFoundError(snapshot.repo, snapshot.commit, path)
+    return entry

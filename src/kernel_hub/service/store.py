@@ -1,0 +1,56 @@
+"""What the service needs from the place where repositories are kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from kernel_spec.directory import Listing
+from kernel_spec.names import RepoId
+from kernel_spec.wire import Refs, TreeFile
+
+
+class Store(Protocol):
+    """A place where repositories are kept; its methods are called from several threads."""
+
+    def has_owner(self, owner: str) -> bool:
+        """Say whether the owner has anything here."""
+        ...
+
+    def read_refs(self, repo: RepoId) -> Refs:
+        """Read branches and tags, sorted by name.
+
+        Raises:
+            RepositoryNotFoundError: no such repository.
+        """
+        ...
+
+    def read_listing(self, repo: RepoId, commit: str) -> Listing:
+        """Read the verified listing of a commit; each ``oid`` is the blob id of the bytes.
+
+        Raises:
+            RevisionNotFoundError: no such commit.
+        """
+        ...
+
+    def commit_time(self, repo: RepoId, commit: str) -> datetime:
+        """Return when the commit was made, in UTC.
+
+        Raises:
+            RevisionNotFoundError: no such commit.
+        """
+        ...
+
+    def get_content(self, repo: RepoId, commit: str, file: TreeFile) -> Path | bytes:
+        """Return a file's verified bytes, or the place on disk that holds them.
+
+        Args:
+            repo: the repository.
+            commit: a commit of it.
+            file: an entry of that commit's listing.
+
+        Raises:
+            DamagedFileError: the bytes are not those that the listing promises.
+        """
+        ...

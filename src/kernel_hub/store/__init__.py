@@ -1,0 +1,1 @@
+"""The places where repositories are kept."""

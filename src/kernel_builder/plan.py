@@ -296,7 +296,7 @@ def _arch(
         name: Torch | TorchStableAbi = TorchStableAbi(abi)
     else:
         name = Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
-    units, headers = plan_units(framework, components, sources)
+    units, headers = plan_units(framework, components)
     own = [each for each in components if each.backend is target.kind]
     variant = _variant(
         build,

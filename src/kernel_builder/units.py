@@ -50,13 +50,12 @@ def is_compiled(path: str, backend: BackendKind) -> bool:
 
 
 def plan_units(
-    framework: TorchFramework, components: tuple[Component, ...], sources: SourceSet
+    framework: TorchFramework, components: tuple[Component, ...]
 ) -> tuple[tuple[CompileUnit, ...], tuple[str, ...]]:
     """Return the files to compile, the binding first, and the files that these include.
 
     A file that two components list is compiled once, with the flags of both.
     """
-    usual = ("csrc",) if any(file.path.startswith("csrc/") for file in sources.listed) else ()
     units: dict[str, CompileUnit] = {}
     headers: set[str] = set()
     for path in framework.src:
@@ -67,7 +66,7 @@ def plan_units(
             source=path,
             component=None,
             backend=BackendKind.CPU,
-            include=_join(framework.include, usual),
+            include=_join(framework.include),
             cxx_flags=framework.cxx_flags,
             depends=("torch",),
         )
@@ -80,7 +79,7 @@ def plan_units(
                 source=path,
                 component=component.name,
                 backend=component.backend,
-                include=_join(component.include, framework.include, usual),
+                include=_join(component.include, framework.include),
                 cxx_flags=(*framework.cxx_flags, *component.cxx_flags),
                 backend_flags=component.backend_flags,
                 archs=component.archs,

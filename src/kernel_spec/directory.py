@@ -8,8 +8,7 @@
         refs/heads/<name>  refs/tags/<name>                       one line: the commit
 
 Names of refs are percent-encoded. The commit id is the sha1 of the listing's bytes, and the
-listing names its parent, so a commit proves its files and its history. Files appear whole or not
-at all: the snapshot first, then the listing, then the ref, each by rename.
+listing names its parent, so a commit proves its files and its history.
 
 ``<root>/<owner>/<name>/build/`` without ``refs`` is an unversioned repository: its listing is
 computed when it is read.
@@ -17,22 +16,39 @@ computed when it is read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_spec.names import RepoId
-from kernel_spec.wire import Refs, TreeFile
+from kernel_spec import staging, unversioned
+from kernel_spec.errors import ConflictError, FormatError, IntegrityError
+from kernel_spec.listing import (
+    COMMIT_ID,
+    FORMAT,
+    Listing,
+    commit_id,
+    format_listing,
+    parse_listing,
+)
+from kernel_spec.names import RepoId, parse_repo_id, parse_safe_path, path_fault, ref_fault
+from kernel_spec.wire import Ref, Refs
 
-FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The content of a commit: its parent and its files, sorted by path."""
-
-    parent: str | None
-    files: tuple[TreeFile, ...]
+__all__ = [
+    "FORMAT",
+    "DirectoryHub",
+    "Listing",
+    "commit_id",
+    "file_path",
+    "format_listing",
+    "has_repository",
+    "parse_listing",
+    "publish",
+    "read_listing",
+    "read_refs",
+    "refs_stamp",
+    "repositories",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +58,42 @@ class DirectoryHub:
     root: Path
 
 
-def format_listing(listing: Listing) -> bytes:
-    """Write a listing in its canonical form; the same listing gives the same bytes."""
-    raise NotImplementedError
-
-
-def parse_listing(data: bytes) -> Listing:
-    """Read a listing.
-
-    Raises:
-        FormatError: not of that form, or of a later format.
-    """
-    raise NotImplementedError
-
-
-def commit_id(data: bytes) -> str:
-    """Return the commit id of a listing's bytes: 40 hex digits."""
-    raise NotImplementedError
+def repository_path(hub: DirectoryHub, repo: RepoId) -> Path:
+    """Return the folder of a repository, which need not be there."""
+    return hub.root / repo.owner / repo.name
 
 
 def repositories(hub: DirectoryHub) -> tuple[RepoId, ...]:
     """List the repositories, sorted."""
-    raise NotImplementedError
+    found = []
+    for owner in _folders(hub.root):
+        for name in _folders(hub.root / owner):
+            try:
+                repo = parse_repo_id(f"{owner}/{name}")
+            except FormatError:
+                continue
+            if has_repository(hub, repo):
+                found.append(repo)
+    return tuple(sorted(found))
+
+
+def _folders(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:
+        return []
 
 
 def has_repository(hub: DirectoryHub, repo: RepoId) -> bool:
     """Say whether the repository is there, versioned or not."""
-    raise NotImplementedError
+    folder = repository_path(hub, repo)
+    return is_versioned(folder) or (folder / "build").is_dir()
+
+
+def is_versioned(folder: Path) -> bool:
+    """Say whether the folder of a repository has refs."""
+    return (folder / "refs").is_dir()
 
 
 def read_refs(hub: DirectoryHub, repo: RepoId) -> Refs:
@@ -78,12 +103,66 @@ def read_refs(hub: DirectoryHub, repo: RepoId) -> Refs:
         FormatError: a ref that is not a commit id.
         FileNotFoundError: no such repository.
     """
-    raise NotImplementedError
+    folder = repository_path(hub, repo)
+    try:
+        branches = _read_ref_folder(f"{folder}/refs/heads")
+    except FileNotFoundError:
+        commit = commit_id(format_listing(unversioned.compute_listing(folder)))
+        return Refs((Ref(unversioned.BRANCH, commit),), ())
+    try:
+        return Refs(branches, _read_ref_folder(f"{folder}/refs/tags"))
+    except FileNotFoundError:
+        return Refs(branches, ())
+
+
+def _read_ref_folder(folder: str) -> tuple[Ref, ...]:
+    refs = []
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries]
+    for name in names:
+        data = Path(folder, name).read_bytes()
+        commit = data.removesuffix(b"\n").decode("ascii", "replace")
+        if COMMIT_ID.fullmatch(commit) is None:
+            raise FormatError(f"{folder}/{name}: expected a commit id, found {commit!r}")
+        refs.append(Ref(decode_ref(name), commit))
+    refs.sort(key=lambda ref: ref.name)
+    return tuple(refs)
+
+
+def decode_ref(name: str) -> str:
+    """Return the name of a ref from that of its file."""
+    if "%" not in name:
+        return name
+    from urllib.parse import unquote
+
+    return unquote(name)
+
+
+def encode_ref(name: str) -> str:
+    """Return the name of a ref's file: percent-encoded but for letters, digits and ``_.-~``."""
+    from urllib.parse import quote
+
+    return quote(name, safe="")
 
 
 def refs_stamp(hub: DirectoryHub, repo: RepoId) -> tuple[int, ...]:
-    """Return a value that changes whenever a ref is written; costs a few ``stat`` calls."""
-    raise NotImplementedError
+    """Return a value that changes whenever a ref is written; costs a few ``stat`` calls.
+
+    Of an unversioned repository it changes when a variant is added, taken away or replaced, but
+    not when somebody edits a file in place.
+
+    Raises:
+        FileNotFoundError: no such repository.
+    """
+    folder = repository_path(hub, repo)
+    try:
+        heads = (folder / "refs" / "heads").stat().st_mtime_ns
+    except FileNotFoundError:
+        return unversioned.stamp(folder)
+    try:
+        return (heads, (folder / "refs" / "tags").stat().st_mtime_ns)
+    except FileNotFoundError:
+        return (heads,)
 
 
 def read_listing(hub: DirectoryHub, repo: RepoId, commit: str) -> Listing:
@@ -93,7 +172,23 @@ def read_listing(hub: DirectoryHub, repo: RepoId, commit: str) -> Listing:
         FileNotFoundError: no such commit.
         IntegrityError: the listing's hash is not the commit id.
     """
-    raise NotImplementedError
+    folder = repository_path(hub, repo)
+    if COMMIT_ID.fullmatch(commit) is None:
+        raise FileNotFoundError(f"{repo} has no commit {commit!r}: expected 40 hex digits")
+    try:
+        data = (folder / "trees" / f"{commit}.json").read_bytes()
+    except FileNotFoundError as err:
+        if not is_versioned(folder):
+            listing = unversioned.compute_listing(folder)
+            if commit_id(format_listing(listing)) == commit:
+                return listing
+        raise FileNotFoundError(f"{repo} in {hub.root} has no commit {commit}") from err
+    found = commit_id(data)
+    if found != commit:
+        raise IntegrityError(
+            f"{folder}/trees/{commit}.json: its bytes were changed; they hash to {found}"
+        )
+    return parse_listing(data)
 
 
 def file_path(hub: DirectoryHub, repo: RepoId, commit: str, path: str) -> Path:
@@ -102,7 +197,13 @@ def file_path(hub: DirectoryHub, repo: RepoId, commit: str, path: str) -> Path:
     Raises:
         FormatError: the path would leave the snapshot.
     """
-    raise NotImplementedError
+    relative = parse_safe_path(path)
+    if COMMIT_ID.fullmatch(commit) is None:
+        raise FormatError(f"expected a commit of 40 hex digits, found {commit!r}")
+    folder = repository_path(hub, repo)
+    if is_versioned(folder):
+        return folder / "snapshots" / commit / relative
+    return folder / relative
 
 
 def publish(
@@ -115,6 +216,9 @@ def publish(
     tags: Iterable[str] = (),
 ) -> str:
     """Write one commit that holds exactly ``files`` and move the branch to it.
+
+    Publishers of one repository wait for each other. One that is killed at any moment leaves the
+    repository as it was; publishing again does the rest.
 
     Args:
         hub: where to.
@@ -129,7 +233,88 @@ def publish(
         The new commit; the parent where nothing would change.
 
     Raises:
-        ConflictError: the branch has moved, or a tag exists elsewhere.
-        FormatError: a path or ref name that is not allowed.
+        ConflictError: the branch has moved, a tag exists elsewhere, or the repository is
+            unversioned.
+        FormatError: a path or ref name that is not allowed, or a source that is not a file.
     """
-    raise NotImplementedError
+    tags = tuple(dict.fromkeys(tags))
+    _check_names(files, (branch, *tags))
+    folder = repository_path(hub, repo)
+    if not is_versioned(folder) and (folder / "build").is_dir():
+        raise ConflictError(
+            f"{folder} is an unversioned repository (it has build and no refs), which a commit "
+            "would hide; publish to another directory"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with staging.staging_folder(folder) as stage:
+        refs = read_refs(hub, repo) if is_versioned(folder) else Refs((), ())
+        _check_branch(repo, refs, branch, parent)
+        previous = None if parent is None else read_listing(hub, repo, parent)
+        new = stage / "snapshot"
+        staged = staging.stage_files(files, new, previous, folder / "snapshots" / str(parent))
+        if previous is not None and parent is not None and previous.files == staged:
+            commit = parent
+        else:
+            listing = Listing(parent, staged)
+            data = format_listing(listing)
+            commit = commit_id(data)
+        _check_tags(repo, refs, tags, commit)
+        if commit != parent:
+            snapshot = folder / "snapshots" / commit
+            if not all(staging.is_intact(snapshot / file.path, file) for file in staged):
+                staging.move_folder(stage, new, snapshot)
+            staging.write_file(stage, folder / "trees" / f"{commit}.json", data)
+        _write_refs(folder, stage, branch, tags, commit)
+    return commit
+
+
+def _check_names(files: Mapping[str, Path], refs: Iterable[str]) -> None:
+    faults = [f"{name!r} cannot name a ref: {fault}" for name in refs if (fault := ref_fault(name))]
+    faults += [f"unsafe path {path!r}: {fault}" for path in files if (fault := path_fault(path))]
+    # Some file systems do not tell the case of letters.
+    seen: dict[str, str] = {}
+    for path in sorted(files):
+        same = seen.setdefault(path.casefold(), path)
+        if same != path:
+            faults.append(f"the paths {same!r} and {path!r} differ in case only")
+    for path in sorted(files):
+        parts = path.casefold().split("/")
+        above = (seen.get("/".join(parts[:size])) for size in range(1, len(parts)))
+        faults += [f"{file!r} is a file and the folder of {path!r}" for file in above if file]
+    if faults:
+        raise FormatError("\n".join(faults))
+
+
+def _check_branch(repo: RepoId, refs: Refs, branch: str, parent: str | None) -> None:
+    current = next((ref.commit for ref in refs.branches if ref.name == branch), None)
+    if current == parent:
+        return
+    found = "does not exist" if current is None else f"is at {current}"
+    expected = "not to exist" if parent is None else f"at {parent}"
+    raise ConflictError(
+        f"{repo}: branch {branch} {found}, expected {expected}; somebody else has published: "
+        "look at the branch and publish again"
+    )
+
+
+def _check_tags(repo: RepoId, refs: Refs, tags: tuple[str, ...], commit: str) -> None:
+    taken = [ref for ref in refs.tags if ref.name in tags and ref.commit != commit]
+    if taken:
+        places = "; ".join(f"tag {ref.name} stands on {ref.commit}" for ref in taken)
+        raise ConflictError(f"{repo}: {places}, not on {commit}; choose another tag")
+
+
+def _write_refs(folder: Path, stage: Path, branch: str, tags: tuple[str, ...], commit: str) -> None:
+    """Write the tags, then the branch: whoever is killed between them can publish again."""
+    refs = folder / "refs"
+    written = refs
+    if not refs.exists():
+        # A new repository has its first refs at once or not at all.
+        written = stage / "refs"
+        (written / "heads").mkdir(parents=True)
+        (written / "tags").mkdir()
+    for tag in tags:
+        staging.write_ref(stage, written / "tags" / encode_ref(tag), commit)
+    staging.write_ref(stage, written / "heads" / encode_ref(branch), commit)
+    if written is not refs:
+        staging.move_folder(stage, written, refs)

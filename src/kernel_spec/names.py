@@ -30,6 +30,7 @@ _REPO_ID_LENGTH = 96
 # letters and alternate streams, and surrogates, which no encoding writes.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
 _PART_LENGTH = 255
+_UNSAFE_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\\ud800-\udfff]|\.\.|@\{|//")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -203,4 +204,16 @@ def _part_fault(part: str) -> str | None:
         return "it holds .git"
     if len(part) > _PART_LENGTH or len(part.encode()) > _PART_LENGTH:
         return f"a part is longer than {_PART_LENGTH} bytes"
+    return None
+
+
+def ref_fault(name: str) -> str | None:
+    """Say why a text cannot name a branch or tag (git-check-ref-format), or None where it can."""
+    if not name or name == "@" or len(name.encode(errors="replace")) > _PART_LENGTH // 3:
+        return f"expected 1 to {_PART_LENGTH // 3} bytes, and not @ alone"
+    if _UNSAFE_IN_REF.search(name) is not None:
+        return "it holds a blank, a control character, '..', '//', '@{' or one of ~^:?*[\\"
+    for part in name.split("/"):
+        if not part or part[0] == "." or part[-1] == "." or part.endswith(".lock"):
+            return "a part is empty, begins or ends with '.' or ends in '.lock'"
     return None

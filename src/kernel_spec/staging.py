@@ -1,0 +1,185 @@
+"""Writing into a directory hub: one publisher at a time, files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from kernel_spec.errors import FormatError
+from kernel_spec.listing import Listing, hash_file
+from kernel_spec.wire import TreeFile
+
+_FOLDER = ".staging"
+_LOCK = ".lock"
+
+# Files of a commit are shared between snapshots, so nobody may write to them.
+_FILE_MODE = 0o444
+_EXECUTABLE_MODE = 0o555
+_FOLDER_MODE = 0o755
+
+
+@contextmanager
+def staging_folder(repository: Path) -> Iterator[Path]:
+    """Hold the repository's lock and give an empty folder on its file system.
+
+    The operating system frees the lock of a publisher that was killed; what it left in the
+    folder goes when the next one begins.
+    """
+    with (repository / _LOCK).open("ab") as lock:
+        _acquire(lock.fileno())
+        folder = repository / _FOLDER
+        _remove(folder)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            _remove(folder)
+
+
+def _acquire(descriptor: int) -> None:
+    """Wait for the lock; closing the file gives it back."""
+    if sys.platform == "win32":
+        import msvcrt
+        import time
+
+        while True:
+            try:
+                msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+                break
+            except OSError:
+                time.sleep(0.1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def stage_files(
+    files: Mapping[str, Path], target: Path, previous: Listing | None, previous_folder: Path
+) -> tuple[TreeFile, ...]:
+    """Put files below a new folder, on the disk, and describe them, sorted by path.
+
+    Args:
+        files: for each safe path, the file to take the bytes from.
+        target: the folder to make.
+        previous: the listing whose equal files are hard-linked.
+        previous_folder: where the files of that listing are.
+
+    Raises:
+        FormatError: a source is not a file.
+    """
+    earlier = {} if previous is None else {file.path: file for file in previous.files}
+    target.mkdir()
+    staged = []
+    for path, source in sorted(files.items()):
+        place = target / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        before = earlier.get(path)
+        if before is not None and _link(source, place, before, previous_folder / path):
+            staged.append(before)
+        else:
+            staged.append(_copy(path, source, place))
+    _settle_folders(target)
+    return tuple(staged)
+
+
+def _is_executable(source: Path) -> bool:
+    status = source.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise FormatError(f"{source}: expected a file to publish")
+    return bool(status.st_mode & stat.S_IXUSR)
+
+
+def _link(source: Path, place: Path, before: TreeFile, earlier: Path) -> bool:
+    """Link an earlier file where the source has its bytes, and it still has them itself."""
+    promised = (before.size, before.oid, before.sha256)
+    if (
+        _is_executable(source) is not before.executable
+        or source.stat().st_size != before.size
+        or hash_file(source) != promised
+        or not is_intact(earlier, before)
+    ):
+        return False
+    try:
+        os.link(earlier, place)
+    except OSError:
+        return False  # no hard links here, or too many of this file: copy it
+    return True
+
+
+def _copy(path: str, source: Path, place: Path) -> TreeFile:
+    executable = _is_executable(source)
+    size, oid, sha256 = hash_file(source, copy_to=place)
+    place.chmod(_EXECUTABLE_MODE if executable else _FILE_MODE)
+    return TreeFile(path=path, size=size, oid=oid, sha256=sha256, executable=executable)
+
+
+def is_intact(place: Path, file: TreeFile) -> bool:
+    """Say whether a file on disk is the one that a listing names, by its bytes."""
+    try:
+        status = place.lstat()
+        return (
+            stat.S_ISREG(status.st_mode)
+            and bool(status.st_mode & stat.S_IXUSR) is file.executable
+            and status.st_size == file.size
+            and hash_file(place) == (file.size, file.oid, file.sha256)
+        )
+    except OSError:
+        return False
+
+
+def _settle_folders(root: Path) -> None:
+    for directory, _, _ in os.walk(root, topdown=False):
+        Path(directory).chmod(_FOLDER_MODE)
+        fsync_folder(Path(directory))
+
+
+def write_file(staging: Path, target: Path, data: bytes) -> None:
+    """Write a small file whole: beside, to the disk, and by rename."""
+    place = staging / "file"
+    with place.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    target.parent.mkdir(exist_ok=True)
+    place.replace(target)
+    fsync_folder(target.parent)
+
+
+def move_folder(staging: Path, source: Path, target: Path) -> None:
+    """Move a complete folder to its place; what stood there goes to the staging folder."""
+    target.parent.mkdir(exist_ok=True)
+    if target.exists():
+        target.rename(staging / "replaced")
+    source.rename(target)
+    fsync_folder(target.parent)
+
+
+def write_ref(staging: Path, target: Path, commit: str) -> None:
+    """Write a ref, and let its folder's time of change grow even within one tick of the clock."""
+    before = target.parent.stat().st_mtime_ns if target.parent.exists() else 0
+    write_file(staging, target, f"{commit}\n".encode("ascii"))
+    after = target.parent.stat().st_mtime_ns
+    if after <= before:
+        os.utime(target.parent, ns=(before + 1, before + 1))
+
+
+def fsync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the system can."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,455 @@
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_spec import directory, staging
+from kernel_spec.directory import DirectoryHub, Listing
+from kernel_spec.errors import ConflictError, FormatError, IntegrityError
+from kernel_spec.names import RepoId
+from kernel_spec.wire import Ref, Refs, TreeFile
+
+REPO = RepoId("acme", "relu")
+
+
+@pytest.fixture
+def hub(tmp_path):
+    return DirectoryHub(tmp_path / "hub")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write source files and return them as ``publish`` takes them."""
+
+    def write_files(**texts):
+        files = {}
+        for number, (path, text) in enumerate(texts.items()):
+            place = tmp_path / "sources" / f"{len(texts)}-{number}"
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(text)
+            files[path] = place
+        return files
+
+    return lambda texts: write_files(**texts)
+
+
+def publish(hub, files, *, branch="v1", parent=None, tags=()):
+    return directory.publish(hub, REPO, files, branch=branch, parent=parent, tags=tags)
+
+
+def content(hub, commit):
+    """Read every file of a commit, checked against its listing."""
+    texts = {}
+    for file in directory.read_listing(hub, REPO, commit).files:
+        data = directory.file_path(hub, REPO, commit, file.path).read_bytes()
+        assert len(data) == file.size
+        assert hashlib.sha256(data).hexdigest() == file.sha256
+        assert hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() == file.oid
+        texts[file.path] = data.decode()
+    return texts
+
+
+def every_path(root):
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+FILES = {"README.md": "card\n", "build/torch-cpu/__init__.py": "x = 1\n"}
+
+
+def test_a_published_commit_holds_its_files_and_moves_the_branch(hub, write):
+    commit = publish(hub, write(FILES), tags=["v1.0.0"])
+    assert content(hub, commit) == FILES
+    assert directory.read_refs(hub, REPO) == Refs((Ref("v1", commit),), (Ref("v1.0.0", commit),))
+    assert directory.read_listing(hub, REPO, commit).parent is None
+    assert directory.has_repository(hub, REPO)
+    assert directory.repositories(hub) == (REPO,)
+
+
+def test_nothing_but_the_format_lies_in_the_repository(hub, write):
+    commit = publish(hub, write({"a/b.py": "1"}), branch="feature/x")
+    assert every_path(hub.root / "acme/relu") == [
+        ".lock",
+        "refs",
+        "refs/heads",
+        "refs/heads/feature%2Fx",
+        "refs/tags",
+        "snapshots",
+        f"snapshots/{commit}",
+        f"snapshots/{commit}/a",
+        f"snapshots/{commit}/a/b.py",
+        "trees",
+        f"trees/{commit}.json",
+    ]
+    ref = hub.root / "acme/relu/refs/heads/feature%2Fx"
+    assert ref.read_text() == f"{commit}\n"
+    assert directory.read_refs(hub, REPO).branches == (Ref("feature/x", commit),)
+
+
+def test_modes_are_normalised_and_files_are_not_writable(hub, write):
+    files = write({"run.sh": "#!/bin/sh\n", "a.py": ""})
+    files["run.sh"].chmod(0o700)
+    files["a.py"].chmod(0o666)
+    commit = publish(hub, files)
+    place = directory.file_path(hub, REPO, commit, "run.sh")
+    assert place.stat().st_mode & 0o777 == 0o555
+    assert place.parent.stat().st_mode & 0o777 == 0o755
+    assert (place.parent / "a.py").stat().st_mode & 0o777 == 0o444
+    executable = {f.path: f.executable for f in directory.read_listing(hub, REPO, commit).files}
+    assert executable == {"run.sh": True, "a.py": False}
+
+
+def test_unchanged_files_are_linked_and_changed_ones_are_not(hub, write):
+    first = publish(hub, write(FILES))
+    second = publish(hub, write(FILES | {"README.md": "other\n"}), parent=first)
+    assert directory.read_listing(hub, REPO, second).parent == first
+    kept, changed = (
+        [directory.file_path(hub, REPO, commit, path).stat().st_ino for commit in (first, second)]
+        for path in ("build/torch-cpu/__init__.py", "README.md")
+    )
+    assert kept[0] == kept[1]
+    assert changed[0] != changed[1]
+    assert content(hub, first) == FILES
+
+
+def test_a_file_of_the_parent_that_was_changed_is_not_linked(hub, write):
+    first = publish(hub, write(FILES))
+    bad = directory.file_path(hub, REPO, first, "README.md")
+    bad.chmod(0o644)
+    bad.write_text("CARD\n")
+    second = publish(hub, write(FILES | {"new.py": ""}), parent=first)
+    assert content(hub, second) == FILES | {"new.py": ""}
+
+
+def test_equal_files_make_no_commit(hub, write):
+    first = publish(hub, write(FILES))
+    assert publish(hub, write(FILES), parent=first, tags=["v1.0.0"]) == first
+    assert directory.read_refs(hub, REPO).tags == (Ref("v1.0.0", first),)
+
+
+def test_the_same_files_and_parent_make_the_same_commit_anywhere(hub, write, tmp_path):
+    other = DirectoryHub(tmp_path / "other")
+    assert publish(hub, write(FILES)) == publish(other, write(dict(reversed(FILES.items()))))
+
+
+def test_a_moved_branch_is_a_conflict_and_changes_nothing(hub, write):
+    first = publish(hub, write(FILES))
+    second = publish(hub, write({"a": "2"}), parent=first)
+    before = every_path(hub.root)
+    for parent in (first, None):
+        with pytest.raises(ConflictError, match=f"branch v1 is at {second}"):
+            publish(hub, write({"a": "3"}), parent=parent)
+    with pytest.raises(ConflictError, match="branch v2 does not exist"):
+        publish(hub, write({"a": "3"}), branch="v2", parent=first)
+    assert every_path(hub.root) == before
+
+
+def test_a_tag_elsewhere_is_a_conflict_and_changes_nothing(hub, write):
+    first = publish(hub, write(FILES), tags=["v1.0.0"])
+    before = every_path(hub.root)
+    with pytest.raises(ConflictError, match=f"tag v1.0.0 stands on {first}"):
+        publish(hub, write({"a": "2"}), parent=first, tags=["v1.0.0"])
+    assert every_path(hub.root) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../x", "/x", "a/../x", "a//b", ".git/config", "a\\b", "c:x", "a.", "a\nb", "", "CON /x"],
+)
+def test_paths_that_are_not_safe_are_refused(hub, write, path):
+    with pytest.raises(FormatError, match="unsafe path"):
+        publish(hub, write({path: ""}))
+    assert not hub.root.exists()
+    with pytest.raises(FormatError):
+        directory.file_path(hub, REPO, "0" * 40, path)
+
+
+def test_paths_that_clash_are_all_named(hub, write):
+    with pytest.raises(FormatError) as err:
+        publish(hub, write({"A.py": "", "a.py": "", "b": "", "b/c": ""}))
+    assert "'A.py' and 'a.py' differ in case only" in str(err.value)
+    assert "'b' is a file and the folder of 'b/c'" in str(err.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "a..b", ".x", "a/", "a//b", "a b", "a.lock", "x~1", "@"]
+)
+def test_names_of_refs_follow_git(hub, write, name):
+    with pytest.raises(FormatError, match="cannot name a ref"):
+        publish(hub, write(FILES), branch=name)
+    with pytest.raises(FormatError, match="cannot name a ref"):
+        publish(hub, write(FILES), tags=[name])
+
+
+@pytest.mark.parametrize("name", ["main", "v1", "feature/x", "grün", "100%", "a+b", "X"])
+def test_any_name_of_a_branch_is_read_back(hub, write, name):
+    commit = publish(hub, write(FILES), branch=name, tags=[name])
+    assert directory.read_refs(hub, REPO) == Refs((Ref(name, commit),), (Ref(name, commit),))
+
+
+def test_a_source_that_is_no_file_leaves_nothing(hub, tmp_path):
+    with pytest.raises(FormatError, match="expected a file"):
+        publish(hub, {"a": tmp_path})
+    with pytest.raises(FileNotFoundError):
+        publish(hub, {"a": tmp_path / "missing"})
+    assert not directory.has_repository(hub, REPO)
+    assert every_path(hub.root / "acme/relu") == [".lock"]
+
+
+def test_what_is_not_there_is_said(hub, write):
+    with pytest.raises(FileNotFoundError, match="acme"):
+        directory.read_refs(hub, REPO)
+    with pytest.raises(FileNotFoundError):
+        directory.refs_stamp(hub, REPO)
+    with pytest.raises(FileNotFoundError, match="no repository"):
+        directory.read_listing(hub, REPO, "0" * 40)
+    assert not directory.has_repository(hub, REPO)
+    assert directory.repositories(hub) == ()
+    publish(hub, write(FILES))
+    for commit in ("0" * 40, "../../x", "v1"):
+        with pytest.raises(FileNotFoundError, match="no commit"):
+            directory.read_listing(hub, REPO, commit)
+    with pytest.raises(FormatError, match="commit"):
+        directory.file_path(hub, REPO, "../..", "a")
+
+
+def test_changed_listings_and_refs_are_found(hub, write):
+    commit = publish(hub, write(FILES))
+    listing = hub.root / f"acme/relu/trees/{commit}.json"
+    listing.write_bytes(listing.read_bytes().replace(b"README", b"README2"))
+    with pytest.raises(IntegrityError, match="its bytes were changed"):
+        directory.read_listing(hub, REPO, commit)
+    (hub.root / "acme/relu/refs/heads/v1").write_text("rubbish\n")
+    with pytest.raises(FormatError, match="expected a commit id, found 'rubbish'"):
+        directory.read_refs(hub, REPO)
+
+
+def test_the_stamp_changes_with_every_ref_written(hub, write):
+    parent, stamps = None, []
+    for number in range(20):
+        parent = publish(hub, write({"a": str(number)}), parent=parent)
+        stamps.append(directory.refs_stamp(hub, REPO))
+        assert directory.refs_stamp(hub, REPO) == stamps[-1]
+    assert len(set(stamps)) == 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked publisher")
+def test_a_publisher_killed_at_any_step_leaves_the_old_state(hub, write, monkeypatch):
+    first = publish(hub, write(FILES))
+    new = write({"README.md": "new\n", "build/torch-cpu/__init__.py": "x = 1\n"})
+
+    def publish_until(last_step):
+        """Publish in another process that dies at a step; say whether it got to the end."""
+        child = os.fork()
+        if child == 0:
+            steps = 0
+
+            def count(function):
+                def counted(*args, **kwargs):
+                    nonlocal steps
+                    steps += 1
+                    if steps > last_step:
+                        os._exit(9)
+                    return function(*args, **kwargs)
+
+                return counted
+
+            for name in ("link", "fsync", "rename", "replace", "mkdir", "utime", "chmod"):
+                setattr(os, name, count(getattr(os, name)))
+            publish(hub, new, parent=first, tags=["v1.0.0"])
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    step = 0
+    while not publish_until(step):
+        refs = directory.read_refs(hub, REPO)
+        for ref in (*refs.branches, *refs.tags):
+            assert content(hub, ref.commit)
+        if refs.branches[0].commit != first:
+            break
+        step += 1
+    assert step > 10
+    (branch,) = directory.read_refs(hub, REPO).branches
+    assert publish(hub, new, parent=branch.commit, tags=["v1.0.0"]) == branch.commit
+    assert content(hub, branch.commit)["README.md"] == "new\n"
+    assert not (hub.root / "acme/relu/.staging").exists()
+
+
+def test_a_first_publisher_that_fails_leaves_no_repository(hub, write, monkeypatch):
+    def fail(*args):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "write_ref", fail)
+        with pytest.raises(OSError, match="disk full"):
+            publish(hub, write(FILES))
+    assert not directory.has_repository(hub, REPO)
+    commit = publish(hub, write(FILES))
+    assert content(hub, commit) == FILES
+
+
+def test_a_half_written_snapshot_is_replaced(hub, write, tmp_path):
+    commit = publish(DirectoryHub(tmp_path / "elsewhere"), write(FILES))
+    half = hub.root / "acme/relu/snapshots" / commit
+    half.mkdir(parents=True)
+    (half / "README.md").write_text("ca")
+    assert publish(hub, write(FILES)) == commit
+    assert content(hub, commit) == FILES
+
+
+def test_of_publishers_at_once_one_wins_and_the_others_are_told(hub, write):
+    outcomes = []
+    start = threading.Barrier(4)
+
+    def run(files):
+        start.wait()
+        try:
+            outcomes.append(publish(hub, files))
+        except ConflictError as err:
+            outcomes.append(err)
+
+    all_files = [write({"a" * (n + 1): str(n)}) for n in range(4)]
+    for n, files in enumerate(all_files):
+        files.update({f"{n}.py": next(iter(files.values()))})
+    threads = [threading.Thread(target=run, args=(files,)) for files in all_files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    assert len(winners) == 1
+    assert directory.read_refs(hub, REPO).branches == (Ref("v1", winners[0]),)
+    assert len(list((hub.root / "acme/relu/snapshots").iterdir())) == 1
+
+
+class TestUnversioned:
+    @pytest.fixture
+    def folder(self, hub):
+        folder = hub.root / "acme/relu"
+        (folder / "build/torch-cpu/__pycache__").mkdir(parents=True)
+        (folder / "build/torch-cpu/__init__.py").write_text("x = 1\n")
+        (folder / "build/torch-cpu/__pycache__/__init__.pyc").write_text("")
+        (folder / "README.md").write_text("card\n")
+        (folder / "build.toml").write_text("")
+        (folder / "csrc").mkdir()
+        (folder / "csrc/a.cpp").write_text("")
+        return folder
+
+    def test_is_read_as_one_commit_on_main(self, hub, folder):
+        (main,) = directory.read_refs(hub, REPO).branches
+        assert main.name == "main"
+        assert content(hub, main.commit) == FILES
+        assert directory.repositories(hub) == (REPO,)
+
+    def test_has_the_commit_of_equal_published_files(self, hub, folder, write, tmp_path):
+        (main,) = directory.read_refs(hub, REPO).branches
+        assert publish(DirectoryHub(tmp_path / "other"), write(FILES)) == main.commit
+
+    def test_a_change_makes_another_commit_and_the_old_one_is_gone(self, hub, folder):
+        (before,) = directory.read_refs(hub, REPO).branches
+        (folder / "build/torch-cpu/__init__.py").write_text("x = 10\n")
+        (after,) = directory.read_refs(hub, REPO).branches
+        assert after != before
+        with pytest.raises(FileNotFoundError):
+            directory.read_listing(hub, REPO, before.commit)
+
+    def test_the_stamp_changes_with_the_variants(self, hub, folder):
+        before = directory.refs_stamp(hub, REPO)
+        assert directory.refs_stamp(hub, REPO) == before
+        (folder / "build/torch-cuda").mkdir()
+        assert directory.refs_stamp(hub, REPO) != before
+
+    def test_links_may_stay_inside_but_not_lead_out(self, hub, folder, tmp_path):
+        link = folder / "build/torch-cpu/link.py"
+        link.symlink_to("__init__.py")
+        (main,) = directory.read_refs(hub, REPO).branches
+        assert content(hub, main.commit)["build/torch-cpu/link.py"] == "x = 1\n"
+        link.unlink()
+        (tmp_path / "secret").write_text("")
+        link.symlink_to(tmp_path / "secret")
+        with pytest.raises(IntegrityError, match="leads out of the repository"):
+            directory.read_refs(hub, REPO)
+
+    def test_is_not_published_into(self, hub, folder, write):
+        with pytest.raises(ConflictError, match="unversioned"):
+            publish(hub, write(FILES))
+
+
+hexes = st.text("0123456789abcdef", min_size=40, max_size=40)
+tree_files = st.builds(
+    TreeFile,
+    path=st.from_regex(r"[a-zA-Zé]{1,4}(/[a-z ]{0,3}[a-z]){0,2}", fullmatch=True),
+    size=st.integers(0, 2**50),
+    oid=hexes,
+    sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
+    executable=st.booleans(),
+)
+file_lists = st.lists(tree_files, unique_by=lambda file: file.path, max_size=5)
+
+
+@given(st.none() | hexes, file_lists, st.randoms())
+def test_a_listing_has_one_form_and_reads_back_equal(parent, files, shuffler):
+    listing = Listing(parent, tuple(sorted(files, key=lambda file: file.path)))
+    data = directory.format_listing(listing)
+    assert directory.parse_listing(data) == listing
+    shuffler.shuffle(files)
+    assert directory.format_listing(Listing(parent, tuple(files))) == data
+    assert data.endswith(b"}\n")
+    assert len(directory.commit_id(data)) == 40
+
+
+GOOD = b'{"files":[],"format":1,"parent":null}\n'
+
+
+def test_the_form_of_a_listing_is_fixed():
+    assert directory.format_listing(Listing(None, ())) == GOOD
+    file = TreeFile(path="a", size=1, oid="0" * 40, sha256="1" * 64)
+    assert directory.format_listing(Listing("2" * 40, (file,))) == (
+        b'{"files":[{"executable":false,"oid":"'
+        + b"0" * 40
+        + b'","path":"a","sha256":"'
+        + b"1" * 64
+        + b'","size":1}],"format":1,"parent":"'
+        + b"2" * 40
+        + b'"}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "expected an object"),
+        (b'{"files":[]}', "format: is required"),
+        (b'{"files":[],"format":2}', "upgrade"),
+        (b'{"format":1}', "files: is required"),
+        (b'{"files":[3],"format":1}', r"files\[0\]: expected an object"),
+        (b'{"files":[],"format":1,"parent":"v1"}', "40 hex digits"),
+        (b'{"files":[{"path":"../x"}],"format":1}', "absolute|dot"),
+    ],
+)
+def test_other_documents_are_not_listings(data, message):
+    with pytest.raises(FormatError, match=message):
+        directory.parse_listing(data)
+
+
+def test_a_listing_out_of_order_or_with_a_path_twice_is_refused():
+    files = [TreeFile(path=path, size=0, oid="0" * 40, sha256="0" * 64) for path in "ab"]
+    data = directory.format_listing(Listing(None, tuple(files)))
+    swapped = data.replace(b'"a"', b'"?"').replace(b'"b"', b'"a"').replace(b'"?"', b'"b"')
+    for bad in (swapped, data.replace(b'"b"', b'"a"')):
+        with pytest.raises(FormatError, match="not in order, or not unique"):
+            directory.parse_listing(bad)
+
+
+def test_reading_refs_costs_few_files(hub, write, monkeypatch):
+    publish(hub, write(FILES))
+    opened = []
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda self, real=Path.read_bytes: (opened.append(self), real(self))[1]
+    )
+    directory.read_refs(hub, REPO)
+    assert [path.name for path in opened] == ["v1"]

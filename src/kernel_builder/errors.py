@@ -7,13 +7,25 @@ KernelError (kernel_spec)            exit code 1
 ├── SelectionError (ValueError)      exit code 2: no such backend or variant in the plan
 ├── UploadError                      what lies in ``build/`` cannot be published
 └── BuilderError                     the head of what the build itself raises
+    ├── CommandError                 a program failed; .finished holds its command and output
+    ├── ToolchainError               a compiler, a header or torch is not there or too old
+    ├── CompileError                 a source file does not compile; .failures, all of them
+    ├── LinkError                    the objects do not link
+    ├── CheckError                   a variant breaks a rule; .findings, all of them
+    └── ImportCheckError             a variant cannot be imported in a clean process
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kernel_spec.errors import KernelError, UsageError
+
+if TYPE_CHECKING:
+    from kernel_builder.check.finding import Finding
+    from kernel_builder.compile import CompileFailure
+    from kernel_builder.process import Finished
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +51,12 @@ def format_fault(file: str, fault: ConfigFault) -> str:
     """Write a fault as one line: ``build.toml:LINE: path: message; did you mean "x"?``."""
     parts = [f"{file}:{fault.line}", fault.path, fault.message]
     text = ": ".join(part for part in parts if part)
-    return text if fault.suggestion is None else f"{text}; did you mean {fault.suggestion}?"
+    if fault.suggestion is None:
+        return text
+    meant = fault.suggestion
+    if meant[0] not in '"[' and not meant.isdecimal():
+        meant = f'"{meant}"'
+    return f"{text}; did you mean {meant}?"
 
 
 class ConfigError(KernelError, ValueError):
@@ -72,3 +89,41 @@ class UploadError(KernelError):
 
 class BuilderError(KernelError):
     """The head of what goes wrong while a kernel is built."""
+
+
+class ToolchainError(BuilderError):
+    """What a build needs of this machine is not there, or is too old."""
+
+
+class LinkError(BuilderError):
+    """The objects of a variant do not link to a library."""
+
+
+class ImportCheckError(BuilderError):
+    """A variant that was built cannot be imported in a clean process."""
+
+
+class CommandError(BuilderError):
+    """A program failed, could not be started, or ran too long."""
+
+    def __init__(self, message: str, *, finished: Finished) -> None:
+        super().__init__(message)
+        self.finished = finished
+
+
+class CompileError(BuilderError):
+    """Source files that do not compile, each with its command and the compiler's words."""
+
+    def __init__(self, failures: tuple[CompileFailure, ...]) -> None:
+        super().__init__("\n".join(str(failure) for failure in failures))
+        self.failures = failures
+
+
+class CheckError(BuilderError):
+    """A variant that breaks rules of the format; every finding is listed."""
+
+    def __init__(self, variant: str, findings: tuple[Finding, ...]) -> None:
+        lines = [f"{variant}: {len(findings)} check(s) failed", *(str(each) for each in findings)]
+        super().__init__("\n".join(lines))
+        self.variant = variant
+        self.findings = findings

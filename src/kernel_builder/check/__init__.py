@@ -1,0 +1,1 @@
+"""What a built variant must keep to, each rule a module that turns facts into findings."""

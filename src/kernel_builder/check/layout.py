@@ -1,0 +1,123 @@
+"""The rules of what lies in a variant: its files, its names and its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_builder.check.finding import Finding
+from kernel_builder.check.subject import SharedLibrary, Subject
+from kernel_spec.backend import BackendKind
+from kernel_spec.digest import compare, digest_tree
+from kernel_spec.errors import IntegrityError
+from kernel_spec.framework import TvmFfi
+from kernel_spec.metadata import FILE_NAME
+from kernel_spec.variant import ArchVariant, NoarchVariant
+
+_LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".pyd")
+
+
+def check_layout(subject: Subject) -> Iterator[Finding]:
+    """Find files that are missing or too many, and names that contradict each other."""
+    for name in ("__init__.py", "_ops.py"):
+        if not (subject.directory / name).is_file():
+            yield Finding(
+                file=name,
+                rule="layout",
+                message="the file is missing, and a variant is a Python package that has it",
+                fix="build the variant with kernel-builder"
+                if name == "_ops.py"
+                else "add it under torch-ext/<module>",
+            )
+    yield from _check_files(subject)
+    yield from _check_backend(subject)
+    yield from _check_digest(subject)
+
+
+def library_name(subject: Subject) -> str | None:
+    """Return the name that the library of a variant must have; None where it has none."""
+    if not isinstance(subject.variant, ArchVariant):
+        return None
+    stable = not isinstance(subject.variant.framework, TvmFfi)
+    return f"{subject.metadata.id}{'.abi3' if stable else ''}.so"
+
+
+def check_entry(library: SharedLibrary, subject: Subject) -> Iterator[Finding]:
+    """Find that Python cannot import the library under its name."""
+    entry = f"PyInit_{subject.metadata.id}"
+    if not any(symbol.defined and symbol.name == entry for symbol in library.facts.symbols):
+        yield Finding(
+            file=library.file,
+            rule="layout",
+            symbol=entry,
+            message="the library does not define it, so Python cannot import it",
+            fix="write REGISTER_EXTENSION(TORCH_EXTENSION_NAME) in torch_binding.cpp",
+        )
+
+
+def _check_files(subject: Subject) -> Iterator[Finding]:
+    expected = library_name(subject)
+    if expected is not None and not (subject.directory / expected).is_file():
+        yield Finding(
+            file=expected,
+            rule="layout",
+            message="the library is missing; its name is the id of metadata.json",
+            fix="build the variant with kernel-builder",
+        )
+    for path in sorted(subject.directory.rglob("*")):
+        name = path.relative_to(subject.directory).as_posix()
+        if path.is_symlink():
+            yield _stray(name, "a symbolic link does not survive publishing", "copy the file")
+        elif path.is_dir():
+            continue
+        elif path.suffix == ".pyc":
+            yield _stray(name, "bytecode is never part of a variant", "remove it")
+        elif name.endswith(_LIBRARY_SUFFIXES) and name != expected:
+            yield _stray(
+                name,
+                f"a variant has one library, {expected}" if expected else "the variant is noarch",
+                "remove it from torch-ext, or link its code into the kernel",
+            )
+
+
+def _check_backend(subject: Subject) -> Iterator[Finding]:
+    match subject.variant:
+        case ArchVariant(backend=backend):
+            named: BackendKind | None = backend.kind
+        case NoarchVariant(backend=kind):
+            named = kind
+    if named is not None and named is not subject.metadata.backend:
+        yield Finding(
+            file=FILE_NAME,
+            rule="layout",
+            symbol=subject.metadata.backend.value,
+            message=f"the name of the variant says {named.value}",
+            fix="build the variant with kernel-builder",
+        )
+
+
+def _check_digest(subject: Subject) -> Iterator[Finding]:
+    digest = subject.metadata.digest
+    if digest is None:
+        yield Finding(
+            file=FILE_NAME,
+            rule="digest",
+            message="it has no digest, so nobody can tell whether the files are whole",
+            fix="build the variant with kernel-builder",
+        )
+        return
+    try:
+        actual = digest_tree(subject.directory, digest.algorithm)
+    except IntegrityError as err:
+        yield Finding(file=".", rule="digest", message=str(err), fix="remove it")
+        return
+    for violation in compare(digest, actual):
+        yield Finding(
+            file=violation.path,
+            rule="digest",
+            message=f"the file is not as metadata.json says: {violation.kind.value}",
+            fix="build the variant again",
+        )
+
+
+def _stray(file: str, message: str, fix: str) -> Finding:
+    return Finding(file=file, rule="stray-file", message=message, fix=fix)

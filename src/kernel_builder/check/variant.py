@@ -1,0 +1,126 @@
+"""The check of a whole variant: every rule, every finding; what cannot be read is a finding too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from pathlib import Path
+from typing import assert_never
+
+from kernel_builder.check.finding import Finding
+from kernel_builder.check.glibc import check_symbol_versions
+from kernel_builder.check.layout import check_entry, check_layout, library_name
+from kernel_builder.check.linkage import check_linkage
+from kernel_builder.check.ops import check_op_registration
+from kernel_builder.check.python_abi import check_python_abi
+from kernel_builder.check.subject import SharedLibrary, Subject
+from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi
+from kernel_builder.errors import ProjectError
+from kernel_builder.settings import Settings, read_settings
+from kernel_builder.toolchain.exports import read_exports
+from kernel_builder.toolchain.torch import find_torch
+from kernel_spec.binary import read_elf
+from kernel_spec.errors import BinaryFormatError, MetadataError, VariantNameError
+from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
+from kernel_spec.metadata import FILE_NAME, parse_metadata
+from kernel_spec.variant import ArchVariant, parse_variant
+
+
+def find_variants(directory: Path) -> tuple[Path, ...]:
+    """Find the variants that a path means: itself, those in it, or those in its ``build``.
+
+    Raises:
+        ProjectError: there are none.
+    """
+    if (directory / FILE_NAME).is_file():
+        return (directory,)
+    for root in (directory / "build", directory):
+        found = tuple(sorted(path.parent for path in root.glob(f"*/{FILE_NAME}")))
+        if found:
+            return found
+    raise ProjectError(
+        f"{directory}: no variant there: expected {FILE_NAME}, */{FILE_NAME} or "
+        f"build/*/{FILE_NAME}; build the project first: kernel-builder build {directory}"
+    )
+
+
+def check_variant(directory: Path, *, settings: Settings | None = None) -> tuple[Finding, ...]:
+    """Check a variant against every rule.
+
+    Args:
+        directory: the directory, whose name is the name of the variant; it may come from any
+            builder.
+        settings: where the lists of torch's symbols are kept; None: read the environment.
+
+    Returns:
+        Every finding; empty where the variant keeps all rules.
+    """
+    return tuple(_check(directory, settings or read_settings()))
+
+
+def _check(directory: Path, settings: Settings) -> Iterator[Finding]:
+    subject = _read_subject(directory)
+    if isinstance(subject, Finding):
+        yield subject
+        return
+    yield from check_layout(subject)
+    yield from check_op_registration(subject)
+    name = library_name(subject)
+    if name is None or not (directory / name).is_file():
+        return
+    try:
+        library = SharedLibrary(file=name, facts=read_elf(directory / name))
+    except BinaryFormatError as err:
+        yield Finding(
+            file=name,
+            rule="unreadable",
+            message=f"the library cannot be read, so nothing of it is proved: {err}",
+            fix="build the variant again",
+        )
+        return
+    yield from _check_library(library, subject, settings)
+
+
+def _read_subject(directory: Path) -> Subject | Finding:
+    try:
+        variant = parse_variant(directory.name)
+    except VariantNameError as err:
+        return Finding(file=".", rule="layout", message=str(err), fix="name it as a variant")
+    place = directory / FILE_NAME
+    try:
+        metadata = parse_metadata(place.read_bytes())
+    except (MetadataError, OSError) as err:
+        return Finding(
+            file=FILE_NAME,
+            rule="layout",
+            message=f"it cannot be read: {err}",
+            fix="build the variant with kernel-builder",
+        )
+    return Subject(directory=directory, variant=variant, metadata=metadata)
+
+
+def _check_library(
+    library: SharedLibrary, subject: Subject, settings: Settings
+) -> Iterator[Finding]:
+    yield from check_linkage(library, subject)
+    yield from check_symbol_versions(library)
+    yield from check_python_abi(library)
+    if not isinstance(subject.variant, ArchVariant):
+        return
+    match subject.variant.framework:
+        case TorchStableAbi(version=version):
+            yield from check_entry(library, subject)
+            yield from check_stable_abi(library, version)
+        case Torch() as framework:
+            yield from check_entry(library, subject)
+            yield from check_full_abi(library, _find_exports(framework, settings))
+        case TvmFfi():
+            pass
+        case other:
+            assert_never(other)
+
+
+def _find_exports(framework: Torch, settings: Settings) -> Set[str] | None:
+    torch = find_torch()
+    if torch is None or torch.build.release != framework.version:
+        return None
+    return read_exports(torch, settings.cache / "exports")

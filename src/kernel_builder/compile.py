@@ -1,0 +1,374 @@
+"""From sources to one library: staging, compiling through Ninja, and linking."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from kernel_builder.environment import Environment
+from kernel_builder.errors import (
+    BuilderError,
+    CommandError,
+    CompileError,
+    LinkError,
+    ToolchainError,
+)
+from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
+from kernel_builder.objects import ObjectCache, ObjectKey, find_object, store_object
+from kernel_builder.plan import VariantBuild
+from kernel_builder.process import Finished, run
+from kernel_builder.settings import Settings
+from kernel_builder.toolchain.cpu import Family
+from kernel_builder.toolchain.link import EXPORTS, link_command
+from kernel_builder.units import CompileUnit
+from kernel_spec.backend import BackendKind
+from kernel_spec.version import MajorMinor
+
+_STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+_CXX20_SINCE = MajorMinor(2, 12)
+# Python 3.9 and later: every library is one file for all of them.
+_LIMITED_API = "0x03090000"
+# The peak memory of one compiler, measured with g++ 12 and torch 2.13.
+_MEGABYTES_FULL, _MEGABYTES_STABLE = 1500, 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileFailure:
+    """A source file that does not compile.
+
+    Attributes:
+        source: its path in the project.
+        command: the compiler's command; it runs in the staged copy of the project.
+        output: what the compiler said.
+        hint: what to do, where that is known.
+    """
+
+    source: str
+    command: str
+    output: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.source}: does not compile", f"  {self.command}", self.output.rstrip()]
+        return "\n".join([*lines, *([f"  hint: {self.hint}"] if self.hint else [])])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artifact:
+    """The library of a variant.
+
+    Attributes:
+        library: where it lies.
+        compiled: how many files were compiled for it.
+        reused: how many objects came from the cache.
+        warnings: what the compiler said of files that it compiled.
+    """
+
+    library: Path
+    compiled: int
+    reused: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    source: str
+    flags: tuple[str, ...]
+    key: ObjectKey
+    built: Path
+    log: Path
+
+
+def compile_variant(
+    project: Path,
+    build: VariantBuild,
+    environment: Environment,
+    *,
+    work: Path,
+    settings: Settings,
+    jobs: int | None = None,
+    on_step: Callable[[int, int, str], None] | None = None,
+) -> Artifact:
+    """Compile and link the library of a variant.
+
+    Args:
+        project: the directory of the project.
+        build: the variant.
+        environment: what it is built with.
+        work: a directory for this alone; what it holds is replaced. The files ``log/*.log`` stay.
+        settings: where the object cache is, and the environment of programs.
+        jobs: how many compilers run at once; None: as many as CPUs and memory allow.
+        on_step: called with the number of steps done, of all, and what was done.
+
+    Raises:
+        CompileError: with every file that does not compile.
+        LinkError: the objects do not link.
+        CommandError: Ninja fails of itself.
+    """
+    stage = stage_sources(project, build, work)
+    cache = ObjectCache(settings.cache / "objects")
+    units = [
+        _describe(unit, number, build, environment, stage)
+        for number, unit in enumerate(build.units)
+    ]
+    found = [find_object(cache, unit.key, stage=stage) for unit in units]
+    objects = [str(kept or unit.built) for unit, kept in zip(units, found, strict=True)]
+    missing = [unit for unit, kept in zip(units, found, strict=True) if kept is None]
+    library = work / "out" / f"{build.op_id}.abi3.so"
+    link = link_command(
+        environment.toolchain,
+        environment.kit,
+        objects=objects,
+        torch_libraries=environment.torch_libraries,
+        version_script="../exports.map",
+        output=str(library),
+    )
+    text = _write_ninja(environment, missing, objects, link, library)
+    (work / "build.ninja").write_text(text, encoding="utf-8")
+    finished = _run_ninja(stage, jobs or choose_jobs(build), settings, on_step)
+    for unit in missing:
+        if unit.built.is_file():
+            depfile = unit.built.with_suffix(".d")
+            store_object(cache, unit.key, stage=stage, built=unit.built, depfile=depfile)
+    if finished.code != 0:
+        log = work / "log" / "link.log"
+        if log.is_file():
+            said = log.read_text(errors="replace").rstrip()
+            raise LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
+        raise _describe_failure(project, environment, missing, finished)
+    logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
+    return Artifact(
+        library=library,
+        compiled=len(missing),
+        reused=len(units) - len(missing),
+        warnings=tuple(f"{source}:\n{said}" for source, said in logs.items() if said),
+    )
+
+
+def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
+    """Copy the listed files of a variant to ``work/src``, and make the directories of a build.
+
+    Only what is listed is there to be read: a file that is used and not listed would change the
+    library without changing the namespace of its ops.
+    """
+    for name in ("src", "obj", "log", "out", "gen"):
+        shutil.rmtree(work / name, ignore_errors=True)
+        (work / name).mkdir(parents=True)
+    for path in dict.fromkeys([*(unit.source for unit in build.units), *build.headers]):
+        target = work / "src" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(project / path, target)
+    registration = files("kernel_builder").joinpath("templates/registration.h")
+    (work / "gen" / "registration.h").write_bytes(registration.read_bytes())
+    (work / "exports.map").write_text(EXPORTS)
+    return work / "src"
+
+
+def compile_flags(
+    unit: CompileUnit, build: VariantBuild, environment: Environment, stage: Path
+) -> tuple[str, ...]:
+    """Compose the flags of one file; those of the author come last, so they win.
+
+    Raises:
+        ToolchainError: the file is for a backend that cannot be compiled here.
+    """
+    if unit.backend is not BackendKind.CPU:
+        raise ToolchainError(
+            f"{unit.source}: files for {unit.backend.value} cannot be compiled here"
+        )
+    torch = environment.torch
+    standard = "c++20" if torch.build.release >= _CXX20_SINCE else "c++17"
+    own = [*unit.include, "csrc", "torch-ext"]
+    include = [path for path in dict.fromkeys(own) if (stage / path).is_dir()]
+    flags = [f"-std={standard}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden"]
+    if environment.toolchain.family is Family.GCC:
+        # A GNU-unique symbol is one for the whole process, even across kernels.
+        flags += ["-fno-gnu-unique", f"-frandom-seed={unit.source}"]
+    flags += [
+        f"-ffile-prefix-map={torch.root}=torch",
+        f"-ffile-prefix-map={environment.python_include}=python",
+        f"-ffile-prefix-map={stage.parent}=.",
+        f"-D{build.backend.value.upper()}_KERNEL",
+        f"-DPy_LIMITED_API={_LIMITED_API}",
+    ]
+    if build.stable_abi is not None:
+        flags.append(f"-DTORCH_TARGET_VERSION={format_target(build.stable_abi)}")
+    return (
+        *flags,
+        "-iquote.",
+        *(f"-I{path}" for path in include),
+        "-I../gen",
+        *(f"-isystem{path}" for path in torch.include_dirs),
+        f"-isystem{environment.python_include}",
+        *unit.cxx_flags,
+    )
+
+
+def format_target(version: MajorMinor) -> str:
+    """Write a version as ``TORCH_TARGET_VERSION``: major in the top byte, minor in the next."""
+    return f"0x{version.major << 56 | version.minor << 48:016x}"
+
+
+def choose_jobs(build: VariantBuild) -> int:
+    """Choose how many compilers run at once: at most one a CPU, and what fits in memory."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    each = _MEGABYTES_FULL if build.stable_abi is None else _MEGABYTES_STABLE
+    try:
+        info = Path("/proc/meminfo").read_text()
+    except OSError:
+        return cpus
+    free = re.search(r"MemAvailable:\s+(\d+) kB", info)
+    return cpus if free is None else max(1, min(cpus, int(free[1]) // 1024 // each))
+
+
+def _describe(
+    unit: CompileUnit, number: int, build: VariantBuild, environment: Environment, stage: Path
+) -> _Unit:
+    flags = compile_flags(unit, build, environment, stage)
+    place = f"-ffile-prefix-map={stage.parent}=."
+    known = sorted({*(each.source for each in build.units), *build.headers})
+    key = ObjectKey(
+        toolchain=environment.toolchain.identity,
+        flags=tuple(flag for flag in flags if flag != place),
+        source=unit.source,
+        files=tuple(known),
+        namespace=build.op_id,
+    )
+    stem = f"{number:03}-{Path(unit.source).name}"
+    return _Unit(
+        source=unit.source,
+        flags=(*flags, f"-DTORCH_EXTENSION_NAME={build.op_id}"),
+        key=key,
+        built=stage.parent / "obj" / f"{stem}.o",
+        log=stage.parent / "log" / f"{stem}.log",
+    )
+
+
+def _write_ninja(
+    environment: Environment,
+    units: list[_Unit],
+    objects: list[str],
+    link: tuple[str, ...],
+    library: Path,
+) -> str:
+    compiler = escape_value(shlex.join(environment.toolchain.command))
+    rules = [
+        Rule(
+            name="cxx",
+            command=f"{compiler} $flags -MD -MF $depfile -c $in -o $out > $log 2>&1",
+            description="$in",
+        ),
+        Rule(name="link", command="$command > $log 2>&1", description="link"),
+    ]
+    edges = [
+        Edge(
+            outputs=(str(unit.built),),
+            rule="cxx",
+            inputs=(unit.source,),
+            variables={
+                "flags": quote_flags(unit.flags),
+                "depfile": quote_flags([str(unit.built.with_suffix(".d"))]),
+                "log": quote_flags([str(unit.log)]),
+            },
+        )
+        for unit in units
+    ]
+    log = library.parent.parent / "log" / "link.log"
+    edges.append(
+        Edge(
+            outputs=(str(library),),
+            rule="link",
+            inputs=tuple(objects),
+            variables={"command": quote_flags(link), "log": quote_flags([str(log)])},
+        )
+    )
+    return format_ninja(rules, edges)
+
+
+def _run_ninja(
+    stage: Path, jobs: int, settings: Settings, on_step: Callable[[int, int, str], None] | None
+) -> Finished:
+    def read_status(line: str) -> None:
+        match = _STATUS.fullmatch(line)
+        if match is not None and on_step is not None:
+            on_step(int(match[1]), int(match[2]), match[3])
+
+    return run(
+        [find_ninja(settings), "-f", "../build.ninja", "-j", str(jobs), "-k", "0"],
+        cwd=stage,
+        variables={**settings.variables, "NINJA_STATUS": "[%f/%t] "},
+        on_line=read_status,
+        check=False,
+    )
+
+
+def find_ninja(settings: Settings) -> Path:
+    """Find Ninja: that of the Python package, else that on the path.
+
+    Raises:
+        ToolchainError: there is none.
+    """
+    try:
+        import ninja
+    except ImportError:
+        found = None
+    else:
+        found = shutil.which("ninja", path=ninja.BIN_DIR)
+    found = found or shutil.which("ninja", path=settings.search_path)
+    if found is None:
+        raise ToolchainError("ninja not found; install it: pip install 'kernels[builder]'")
+    return Path(found)
+
+
+def _describe_failure(
+    project: Path, environment: Environment, units: list[_Unit], finished: Finished
+) -> BuilderError:
+    failures = []
+    for unit in units:
+        if unit.built.is_file() or not unit.log.is_file():
+            continue
+        said = unit.log.read_text(errors="replace")
+        words = [*environment.toolchain.command, *unit.flags, "-c", unit.source]
+        failures.append(
+            CompileFailure(
+                source=unit.source,
+                command=shlex.join(words),
+                output=said,
+                hint=_hint(project, said),
+            )
+        )
+    if failures:
+        return CompileError(tuple(failures))
+    return CommandError(
+        f"ninja failed with exit code {finished.code}\n{finished.output}", finished=finished
+    )
+
+
+def _hint(project: Path, output: str) -> str | None:
+    absent = re.search(r"fatal error: ([^:\n]+): No such file", output)
+    if absent is not None:
+        name = absent[1]
+        places = sorted(
+            path.relative_to(project).as_posix()
+            for path in project.rglob(Path(name).name)
+            if "build" not in path.relative_to(project).parts[:1]
+        )
+        if places:
+            return (
+                f"{places[0]} is in the project but not among the files that build.toml lists: "
+                "add it to src of this component (and its directory to include)"
+            )
+    if "TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined" in output:
+        return (
+            "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
+            "instead, or build for torch's full interface"
+        )
+    if "Killed signal" in output:
+        return "the compiler was killed, probably for want of memory: build with --jobs 1"
+    return None

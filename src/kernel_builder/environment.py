@@ -1,0 +1,120 @@
+"""What this machine offers to a build, and what one variant is built with."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.check.policy import read_version_caps
+from kernel_builder.errors import ToolchainError
+from kernel_builder.known import read_known
+from kernel_builder.plan import Host, VariantBuild
+from kernel_builder.settings import Settings
+from kernel_builder.toolchain import stubs
+from kernel_builder.toolchain.cpu import CpuToolchain, find_compiler, get_compiler, read_toolchain
+from kernel_builder.toolchain.link import LinkKit, make_link_kit
+from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
+from kernel_spec.backend import BackendKind
+
+_OLDEST_STABLE = (2, 10)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """What one variant with machine code is built with.
+
+    Attributes:
+        toolchain: the C++ compiler.
+        torch: the torch whose headers are used.
+        torch_libraries: torch's libraries that the kernel asks for.
+        python_include: the directory of ``Python.h``.
+        kit: what the link needs.
+    """
+
+    toolchain: CpuToolchain
+    torch: TorchInstall
+    torch_libraries: tuple[str, ...]
+    python_include: Path
+    kit: LinkKit
+
+
+def detect_host(settings: Settings) -> Host:
+    """Say what this machine offers; cheap, and no program is started."""
+    torch = find_torch()
+    missing = dict(read_known().uncompiled)
+    if find_compiler(settings) is None:
+        missing[BackendKind.CPU] = f"needs a C++ compiler ({settings.cxx or 'g++'} not found)"
+    if torch is None:
+        missing[BackendKind.CPU] = "needs torch (pip install torch)"
+    return Host(
+        cpu=platform.machine(),
+        os=platform.system().lower(),
+        torch=None if torch is None else torch.build,
+        missing=missing,
+    )
+
+
+def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
+    """Find all that a variant is built with, and make its link stubs.
+
+    Raises:
+        ToolchainError: something is not there, or too old.
+        CommandError: the compiler cannot be used.
+    """
+    compiler = get_compiler(settings)
+    torch = get_torch()
+    _require_torch(build, torch)
+    include = Path(sysconfig.get_path("include"))
+    if not (include / "Python.h").is_file():
+        raise ToolchainError(
+            f"{include}/Python.h not found: Python {platform.python_version()} came without its "
+            "headers; install them (Debian: apt-get install python3-dev; Fedora: dnf install "
+            "python3-devel)"
+        )
+    toolchain = read_toolchain(compiler, settings)
+    libraries = ("torch",) if build.stable_abi is not None else ("torch", "torch_cpu", "c10")
+    return Environment(
+        toolchain=toolchain,
+        torch=torch,
+        torch_libraries=libraries,
+        python_include=include,
+        kit=make_link_kit(
+            toolchain, libraries, variables=settings.variables, store=settings.cache / "stubs"
+        ),
+    )
+
+
+def identify_environment(build: VariantBuild, settings: Settings) -> str:
+    """Return a text that changes when the same sources might give other bytes; starts nothing.
+
+    Raises:
+        ToolchainError: the compiler or torch is not there.
+    """
+    facts = [str(stubs.GENERATOR), read_version_caps().name, sys.version]
+    if build.units:
+        facts += [get_compiler(settings).identity, get_torch().identity]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _require_torch(build: VariantBuild, torch: TorchInstall) -> None:
+    release = torch.build.release
+    stable = build.stable_abi
+    if stable is not None and (stable.major, stable.minor) < _OLDEST_STABLE:
+        raise ToolchainError(
+            f"{build.variant}: torch's stable ABI begins with 2.10, found stable-abi = "
+            f'"{stable}" in build.toml; write stable-abi = "2.10"'
+        )
+    if stable is not None and release < stable:
+        raise ToolchainError(
+            f"{build.variant}: torch {torch.build.version} is too old for the stable ABI of "
+            f"{stable}; install torch {stable} or newer, or lower stable-abi in build.toml"
+        )
+    if stable is None and build.torch is not None and build.torch.release != release:
+        raise ToolchainError(
+            f"{build.variant}: planned for torch {build.torch.version}, found "
+            f"{torch.build.version}; build in an environment with torch {build.torch.release}"
+        )

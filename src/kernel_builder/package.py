@@ -1,0 +1,168 @@
+"""From a library and Python files to the directory of a variant, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from kernel_builder.plan import VariantBuild
+from kernel_spec import metadata as metadata_file
+from kernel_spec.digest import digest_tree
+from kernel_spec.metadata import Metadata, Provenance, format_metadata
+
+OPS_FILE = "_ops.py"
+
+# The published client reads kernel dependencies since 0.17, the rest since 0.14.
+_MINVER = (0, 14, 0)
+_MINVER_DEPENDS = (0, 17, 0)
+
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+
+_OPS_COMPILED = '''"""The ops of this kernel, as torch registers them."""
+
+import torch
+
+from . import {id} as _library  # noqa: F401  (importing it registers the ops)
+
+ops = torch.ops.{id}
+
+
+def add_op_namespace_prefix(op_name: str) -> str:
+    """Return the full name of an op: ``relu`` gives ``{id}::relu``."""
+    return f"{id}::{{op_name}}"
+'''
+
+_OPS_NOARCH = '''"""The namespace that this kernel registers its ops under."""
+
+import torch
+
+ops = torch.ops.{id}
+
+
+def add_op_namespace_prefix(op_name: str) -> str:
+    """Return the full name of an op: ``relu`` gives ``{id}::relu``."""
+    return f"{id}::{{op_name}}"
+'''
+
+
+def write_variant(
+    project: Path,
+    build: VariantBuild,
+    library: Path | None,
+    *,
+    provenance: Provenance,
+    target: Path,
+) -> None:
+    """Write all files of a variant into a directory, which is made anew.
+
+    Args:
+        project: the directory of the project.
+        build: the variant.
+        library: its library, or None for a variant without machine code.
+        provenance: what ``metadata.json`` says of its origin.
+        target: the directory.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    package = project / "torch-ext" / build.module
+    for path in build.package:
+        place = target / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(package / path, place)
+    ops = _OPS_NOARCH if library is None else _OPS_COMPILED
+    (target / OPS_FILE).write_bytes(ops.format(id=build.op_id).encode())
+    if library is not None:
+        shutil.copyfile(library, target / library.name)
+    _set_modes(target)
+    document = format_metadata(_describe(build, target, provenance))
+    place = target / metadata_file.FILE_NAME
+    place.write_bytes(document)
+    place.chmod(0o644)
+
+
+def _describe(build: VariantBuild, target: Path, provenance: Provenance) -> Metadata:
+    return Metadata(
+        name=build.name,
+        id=build.op_id,
+        version=build.version,
+        license=build.license,
+        backend=build.backend,
+        archs=build.archs,
+        python_depends=build.python_depends,
+        kernel_depends=build.kernel_depends,
+        minver=_MINVER_DEPENDS if build.kernel_depends else _MINVER,
+        upstream=build.upstream,
+        source=build.source,
+        digest=digest_tree(target),
+        provenance=provenance,
+    )
+
+
+def _set_modes(root: Path) -> None:
+    root.chmod(0o755)
+    for path in root.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def install_variant(made: Path, target: Path) -> None:
+    """Put a variant in its place in one step; an older one is replaced whole.
+
+    Whoever looks sees the old variant or the new one, and a kill in between leaves one of them.
+
+    Args:
+        made: the finished directory; it is gone afterwards.
+        target: its place.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if made.stat().st_dev != target.parent.stat().st_dev:
+        near = target.parent / f".{target.name}.new"
+        shutil.rmtree(near, ignore_errors=True)
+        shutil.copytree(made, near)
+        _set_modes(near)
+        shutil.rmtree(made)
+        made = near
+    _flush(made)
+    if not target.exists():
+        made.rename(target)
+        return
+    try:
+        _exchange(made, target)
+    except OSError as err:
+        if err.errno not in (errno.ENOSYS, errno.EINVAL):
+            raise
+        # This file system cannot exchange: for a moment there is no variant, never half a one.
+        old = made.with_name(f".{target.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        made.rename(target)
+        made = old
+    shutil.rmtree(made)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what a build that was killed while it installed this variant left beside it."""
+    for suffix in ("new", "old"):
+        shutil.rmtree(target.parent / f".{target.name}.{suffix}", ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    names = (os.fsencode(first), os.fsencode(second))
+    if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(first))
+
+
+def _flush(root: Path) -> None:
+    for path in [*root.rglob("*"), root]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

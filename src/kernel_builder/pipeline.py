@@ -1,0 +1,192 @@
+"""The story of a build: ``build.toml`` → plan → compile → check → package → import → report."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from kernel_builder.check.variant import check_variant
+from kernel_builder.compile import Artifact, compile_variant
+from kernel_builder.config.read import read_build
+from kernel_builder.environment import detect_host, prepare_environment
+from kernel_builder.errors import CheckError
+from kernel_builder.import_check import check_import
+from kernel_builder.package import install_variant, remove_leftovers, write_variant
+from kernel_builder.plan import Selection, VariantBuild, plan
+from kernel_builder.progress import Reporter, SilentReporter
+from kernel_builder.provenance import read_provenance
+from kernel_builder.report import Outcome, Report, VariantReport
+from kernel_builder.settings import Settings, read_settings
+from kernel_builder.sources import read_sources
+from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
+from kernel_spec.errors import KernelError
+from kernel_spec.metadata import Provenance
+
+OUTPUT = "build"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Job:
+    """One variant on its way."""
+
+    project: Path
+    build: VariantBuild
+    provenance: Provenance
+    settings: Settings
+    jobs: int | None
+    on_step: Callable[[int, int, str], None]
+
+    @property
+    def name(self) -> str:
+        return str(self.build.variant)
+
+    @property
+    def target(self) -> Path:
+        return self.project / OUTPUT / self.name
+
+    @property
+    def work(self) -> Path:
+        return work_directory(self.project, self.settings) / self.name
+
+
+def work_directory(project: Path, settings: Settings) -> Path:
+    """Return where the builds of a project keep their files and logs, outside the project."""
+    key = hashlib.sha256(str(project.resolve()).encode()).hexdigest()[:16]
+    return settings.cache / "work" / f"{project.resolve().name}-{key}"
+
+
+def build_project(
+    project: Path,
+    *,
+    selection: Selection | None = None,
+    jobs: int | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+    settings: Settings | None = None,
+) -> Report:
+    """Build the variants of a project into ``build/<variant>/``.
+
+    A variant that fails is part of the report and leaves what was there before; the others are
+    built all the same.
+
+    Args:
+        project: the directory that holds ``build.toml``.
+        selection: what to build; None: everything.
+        jobs: how many compilers run at once; None: as many as CPUs and memory allow.
+        force: build even what is up to date.
+        reporter: who is told how far it is.
+        settings: what the environment says; None: read it.
+
+    Raises:
+        ConfigError: with every fault of ``build.toml``.
+        ProjectError: the directory is no project, or lacks a file.
+        SelectionError: the project has no such backend or variant.
+    """
+    settings = settings or read_settings()
+    reporter = reporter or SilentReporter()
+    build = read_build(project)
+    sources = read_sources(project, build)
+    made = plan(build, sources, host=detect_host(settings), selection=selection or Selection())
+    provenance = read_provenance(project, settings)
+    reports = []
+    for variant in made.variants:
+        name = str(variant.variant)
+
+        def on_step(done: int, total: int, what: str, name: str = name) -> None:
+            reporter.step(name, done, total, what)
+
+        job = _Job(
+            project=project,
+            build=variant,
+            provenance=provenance,
+            settings=settings,
+            jobs=jobs,
+            on_step=on_step,
+        )
+        reporter.begin(name)
+        reports.append(_build_or_fail(job, force=force))
+        reporter.end(name, reports[-1].outcome.value, reports[-1].seconds)
+    return Report(project=project, variants=tuple(reports), skipped=made.skipped, notes=made.notes)
+
+
+def _build_or_fail(job: _Job, *, force: bool) -> VariantReport:
+    start = time.monotonic()
+    job.work.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(job.work / "lock"):
+            return _build_variant(job, start, force=force)
+    except KernelError as err:
+        return VariantReport(
+            variant=job.name,
+            outcome=Outcome.FAILED,
+            seconds=time.monotonic() - start,
+            error=err,
+        )
+
+
+def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
+    inputs = fingerprint(job.build, job.provenance, job.settings)
+    size = None if force else _find_current(job, inputs)
+    if size is not None:
+        return VariantReport(
+            variant=job.name,
+            outcome=Outcome.UP_TO_DATE,
+            seconds=time.monotonic() - start,
+            path=job.target,
+            size=size,
+        )
+    artifact = _compile(job) if job.build.units else None
+    made = job.work / "variant" / job.name
+    write_variant(
+        job.project,
+        job.build,
+        artifact.library if artifact else None,
+        provenance=job.provenance,
+        target=made,
+    )
+    findings = check_variant(made)
+    if findings:
+        raise CheckError(job.name, findings)
+    check_import(made, job.build.op_id, compiled=artifact is not None, settings=job.settings)
+    digest, size = digest_directory(made)
+    remove_leftovers(job.target)
+    install_variant(made, job.target)
+    write_record(job.work / "state.json", Record(inputs=inputs, digest=digest))
+    return VariantReport(
+        variant=job.name,
+        outcome=Outcome.BUILT,
+        seconds=time.monotonic() - start,
+        path=job.target,
+        size=size,
+        compiled=artifact.compiled if artifact else 0,
+        reused=artifact.reused if artifact else 0,
+        warnings=artifact.warnings if artifact else (),
+    )
+
+
+def _find_current(job: _Job, inputs: str) -> int | None:
+    """Return the size of the variant where it is what these inputs gave, else None."""
+    record = find_record(job.work / "state.json")
+    if record is None or record.inputs != inputs or not job.target.is_dir():
+        return None
+    digest, size = digest_directory(job.target)
+    return size if digest == record.digest else None
+
+
+def _compile(job: _Job) -> Artifact:
+    environment = prepare_environment(job.build, job.settings)
+    work = job.work / "compile"
+    return compile_variant(
+        job.project,
+        job.build,
+        environment,
+        work=work,
+        settings=job.settings,
+        jobs=job.jobs,
+        on_step=job.on_step,
+    )

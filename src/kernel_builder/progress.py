@@ -1,0 +1,101 @@
+"""How far a build is, said while it runs: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Reporter(Protocol):
+    """Who is told how far a build is."""
+
+    def begin(self, variant: str) -> None:
+        """A variant is begun."""
+
+    def step(self, variant: str, done: int, total: int, what: str) -> None:
+        """One of the steps of a variant is done."""
+
+    def end(self, variant: str, outcome: str, seconds: float) -> None:
+        """A variant is done."""
+
+
+class SilentReporter:
+    """Tells nobody."""
+
+    def begin(self, variant: str) -> None:
+        """Say nothing."""
+
+    def step(self, variant: str, done: int, total: int, what: str) -> None:
+        """Say nothing."""
+
+    def end(self, variant: str, outcome: str, seconds: float) -> None:
+        """Say nothing."""
+
+
+class LineReporter:
+    """Writes one line for each step; for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def begin(self, variant: str) -> None:
+        """Write that a variant is begun."""
+        self._write(f"{variant}: building")
+
+    def step(self, variant: str, done: int, total: int, what: str) -> None:
+        """Write what is done."""
+        self._write(f"{variant}: [{done}/{total}] {what}")
+
+    def end(self, variant: str, outcome: str, seconds: float) -> None:
+        """Write what became of the variant."""
+        self._write(f"{variant}: {outcome} in {seconds:.1f} s")
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+
+class BarReporter:
+    """Draws one bar for each variant; for terminals."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def begin(self, variant: str) -> None:
+        """Draw an empty bar."""
+        self._tasks[variant] = self._progress.add_task(variant, total=None, what="")
+
+    def step(self, variant: str, done: int, total: int, what: str) -> None:
+        """Fill the bar up to what is done."""
+        self._progress.update(self._tasks[variant], completed=done, total=total, what=what)
+
+    def end(self, variant: str, outcome: str, seconds: float) -> None:
+        """Fill the bar and say what became of the variant."""
+        task = self._tasks[variant]
+        total = self._progress.tasks[self._progress.task_ids.index(task)].total or 1
+        what = f"{outcome} in {seconds:.1f} s"
+        self._progress.update(task, completed=total, total=total, what=what)
+
+
+@contextmanager
+def open_reporter(stream: TextIO) -> Iterator[Reporter]:
+    """Give the reporter that fits a stream: a bar where it is a terminal, else plain lines."""
+    if not stream.isatty():
+        yield LineReporter(stream)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[what]}"),
+    )
+    with Progress(*columns, console=Console(file=stream)) as progress:
+        yield BarReporter(progress)

@@ -1,0 +1,1 @@
+"""What builds: the compiler of each backend, torch's headers, and stub libraries to link with."""

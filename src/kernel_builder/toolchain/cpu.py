@@ -1,0 +1,162 @@
+"""The host's C++ compiler: where it is, what it is, and the files that a link by hand needs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.process import run
+from kernel_builder.settings import Settings
+from kernel_builder.toolchain.identity import file_identity
+
+_DEFAULT = "g++"
+_LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
+_MINIMUM_GCC = 11
+
+
+class Family(StrEnum):
+    """Whose options a compiler understands."""
+
+    GCC = "gcc"
+    CLANG = "clang"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compiler:
+    """A compiler that was found, not yet asked anything.
+
+    Attributes:
+        command: its absolute path, and arguments that always come first.
+        identity: a text that changes with the program's file.
+    """
+
+    command: tuple[str, ...]
+    identity: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CpuToolchain:
+    """A C++ compiler and what belongs to it.
+
+    Attributes:
+        command: how it is called.
+        family: whose options it understands.
+        version: the first line of what it says of itself.
+        cpu: ``x86_64`` or ``aarch64``.
+        identity: a text that changes with the compiler or the C and C++ libraries.
+        files: the start files and archives for a link by hand, by name.
+        shared: this machine's C and C++ libraries, which stubs are made of.
+    """
+
+    command: tuple[str, ...]
+    family: Family
+    version: str
+    cpu: str
+    identity: str
+    files: Mapping[str, Path]
+    shared: tuple[Path, ...]
+
+    @property
+    def loader(self) -> str:
+        """The name of the dynamic loader, which is a library too."""
+        return _LOADERS[self.cpu]
+
+
+def find_compiler(settings: Settings) -> Compiler | None:
+    """Find the C++ compiler that ``CXX`` names, or else ``g++``; None where it is not there."""
+    words = shlex.split(settings.cxx or _DEFAULT)
+    program = shutil.which(words[0], path=settings.search_path) if words else None
+    if program is None:
+        return None
+    path = Path(program).absolute()
+    return Compiler(command=(str(path), *words[1:]), identity=file_identity(path))
+
+
+def get_compiler(settings: Settings) -> Compiler:
+    """Find the C++ compiler.
+
+    Raises:
+        ToolchainError: it is not there.
+    """
+    compiler = find_compiler(settings)
+    if compiler is None:
+        name = settings.cxx or _DEFAULT
+        origin = " (from CXX)" if settings.cxx else ""
+        raise ToolchainError(
+            f"{name} not found{origin}: looked in PATH={settings.search_path}; install it "
+            "(Debian: apt-get install g++; Fedora: dnf install gcc-c++) or set CXX to a C++ compiler"
+        )
+    return compiler
+
+
+def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
+    """Ask a compiler what it is and where its files are.
+
+    Raises:
+        ToolchainError: it is too old, for another machine, or lacks a file that a link needs.
+        CommandError: it cannot be run.
+    """
+
+    def ask(*arguments: str) -> str:
+        return run([*compiler.command, *arguments], variables=settings.variables).output.strip()
+
+    version = ask("--version").splitlines()[0]
+    family = Family.CLANG if "clang" in version else Family.GCC
+    major = re.match(r"\d+", ask("-dumpversion"))
+    if family is Family.GCC and (major is None or int(major[0]) < _MINIMUM_GCC):
+        raise ToolchainError(
+            f"{compiler.command[0]} is {version}; GCC {_MINIMUM_GCC} or newer is needed: "
+            "install it and set CXX to it"
+        )
+    machine = ask("-dumpmachine")
+    cpu = machine.partition("-")[0]
+    if cpu not in _LOADERS or "linux" not in machine:
+        raise ToolchainError(
+            f"{compiler.command[0]} compiles for {machine}; "
+            f"expected Linux on {' or '.join(_LOADERS)}; set CXX to such a compiler"
+        )
+    files: dict[str, Path] = {}
+    missing = []
+    names = [*_LINK_FILES, *_SHARED_LIBRARIES, _LOADERS[cpu]]
+    for name in names:
+        answer = Path(ask(f"-print-file-name={name}"))
+        if answer.is_absolute() and answer.exists():
+            files[name] = answer.resolve() if name.endswith(".a") else answer
+        elif name not in _OPTIONAL_FILES:
+            missing.append(name)
+    if missing:
+        raise ToolchainError(
+            f"{compiler.command[0]} has no {', '.join(missing)}; "
+            "install the C and C++ development files (Debian: apt-get install g++ libc6-dev)"
+        )
+    shared = tuple(files[name] for name in (*_SHARED_LIBRARIES, _LOADERS[cpu]))
+    facts = [compiler.identity, version, *(file_identity(path) for path in files.values())]
+    return CpuToolchain(
+        command=compiler.command,
+        family=family,
+        version=version,
+        cpu=cpu,
+        identity=hashlib.sha256("\n".join(facts).encode()).hexdigest(),
+        files={name: files[name] for name in _LINK_FILES if name in files},
+        shared=shared,
+    )
+
+
+_LINK_FILES = (
+    "crti.o",
+    "crtbeginS.o",
+    "crtendS.o",
+    "crtn.o",
+    "libstdc++.a",
+    "libgcc.a",
+    "libc_nonshared.a",
+)
+_OPTIONAL_FILES = frozenset({"libc_nonshared.a"})
+_SHARED_LIBRARIES = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1")

@@ -1,0 +1,39 @@
+"""What torch's libraries define: a list that takes seconds to read and is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from kernel_builder.toolchain.torch import TorchInstall
+
+_LIBRARIES = ("libc10.so", "libtorch.so", "libtorch_cpu.so")
+
+
+def read_exports(torch: TorchInstall, store: Path) -> frozenset[str]:
+    """Read the names that the libraries of an installed torch define.
+
+    Args:
+        torch: the torch.
+        store: the directory where the list is kept.
+
+    Raises:
+        BinaryFormatError: a library of torch is damaged.
+    """
+    from kernel_spec.binary import read_elf
+
+    key = hashlib.sha256(torch.identity.encode()).hexdigest()[:32]
+    kept = store / f"{key}.txt"
+    if kept.is_file():
+        return frozenset(kept.read_text().split("\n"))
+    names: set[str] = set()
+    for library in _LIBRARIES:
+        facts = read_elf(torch.root / "lib" / library)
+        names.update(symbol.name for symbol in facts.symbols if symbol.defined)
+    store.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=store, prefix=".new-", delete=False) as stream:
+        stream.write("\n".join(sorted(names)))
+    os.replace(stream.name, kept)  # noqa: PTH105  (a name, not a path)
+    return frozenset(names)

@@ -1,0 +1,1 @@
+// Compiled where nvcc can be had.

@@ -1,0 +1,205 @@
+"""What can go wrong between ``get_kernel`` and a loaded module.
+
+::
+
+    KernelError                                exit code 1 (kernel_spec.errors)
+    ├── SettingsError       (ValueError)       exit code 2: an environment variable cannot be read
+    ├── RepoNotFoundError   (LookupError)      no hub has the repository      .repo_id .hubs
+    ├── RevisionNotFoundError (LookupError, ValueError)                       .repo_id .revision
+    │   └── VersionNotFoundError               no branch vN                   .versions
+    ├── NoVariantError      (FileNotFoundError) nothing fits this system      .decisions
+    ├── NotCachedError      (FileNotFoundError) offline, and not in the cache .repo_id
+    ├── NotAKernelError     (FileNotFoundError) a path that holds no kernel   .path
+    ├── HubUnreachableError (ConnectionError)  no answer, 5xx or 429          .url .status
+    ├── HubAccessError      (PermissionError)  401 or 403                     .url .status
+    ├── CacheError          (OSError)          the cache cannot be written    .path
+    ├── TrustError          (ValueError)       the publisher is not trusted   .repo_id
+    ├── ClientTooOldError   (RuntimeError)     metadata of a later client     .needed
+    ├── DeviceError         (RuntimeError)     no code for a visible device   .variant
+    ├── KernelImportError   (ImportError)      the kernel's own code failed   .path
+    └── OpConflictError     (ImportError)      other bytes under a taken op id .op_id .paths
+
+The kind in brackets is what callers of the published client already catch:
+``FileNotFoundError`` means "no build for this system", ``ValueError`` a wrong request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernel_spec.compat import Accepted, Decision, Rejected
+from kernel_spec.errors import KernelError
+
+
+class SettingsError(KernelError, ValueError):
+    """An environment variable holds something that cannot be meant."""
+
+    exit_code = 2
+
+
+class RepoNotFoundError(KernelError, LookupError):
+    """No hub that was asked has the repository."""
+
+    def __init__(self, repo_id: str, hubs: Iterable[str], *, similar: Iterable[str] = ()) -> None:
+        self.repo_id = repo_id
+        self.hubs = tuple(hubs)
+        lines = [f"There is no kernel {repo_id!r} on {_words(self.hubs) or 'any hub'}."]
+        if close := tuple(similar):
+            lines.append(f"Did you mean {_words(close, last='or')}?")
+        lines.append(
+            "Check the spelling; a private kernel needs a token (hf auth login), and another hub "
+            "is named by KERNELS_HUB."
+        )
+        super().__init__(" ".join(lines))
+
+
+class RevisionNotFoundError(KernelError, LookupError, ValueError):
+    """The repository has no such branch, tag or commit."""
+
+    def __init__(self, repo_id: str, revision: str, message: str) -> None:
+        self.repo_id = repo_id
+        self.revision = revision
+        super().__init__(message)
+
+
+class VersionNotFoundError(RevisionNotFoundError):
+    """The repository has no branch of that version."""
+
+    def __init__(
+        self, repo_id: str, version: int | None, versions: Iterable[int], message: str
+    ) -> None:
+        self.version = version
+        self.versions = tuple(versions)
+        super().__init__(repo_id, "the default" if version is None else f"v{version}", message)
+
+
+class NoVariantError(KernelError, FileNotFoundError):
+    """The kernel is there, but none of its variants fits this system."""
+
+    def __init__(
+        self, what: str, system: str, decisions: Iterable[Decision], *, hint: str = ""
+    ) -> None:
+        self.decisions = tuple(decisions)
+        lines = [f"No build variant of {what} fits this system ({system})."]
+        lines += [f"  {line}" for line in describe_decisions(self.decisions)]
+        if not self.decisions:
+            lines.append("  It holds no build variants at all.")
+        if hint:
+            lines.append(hint)
+        super().__init__("\n".join(lines))
+
+
+class NotCachedError(KernelError, FileNotFoundError):
+    """Offline, and the cache does not hold what was asked for."""
+
+    def __init__(self, repo_id: str, message: str) -> None:
+        self.repo_id = repo_id
+        super().__init__(message)
+
+
+class NotAKernelError(KernelError, FileNotFoundError):
+    """A path that should hold a kernel and does not."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class HubUnreachableError(KernelError, ConnectionError):
+    """A hub gave no answer, or said that it cannot answer now (5xx, 429)."""
+
+    def __init__(self, url: str, message: str, *, status: int | None = None) -> None:
+        self.url = url
+        self.status = status
+        super().__init__(message)
+
+
+class HubAccessError(KernelError, PermissionError):
+    """A hub refused: 401 or 403."""
+
+    def __init__(self, url: str, message: str, *, status: int) -> None:
+        self.url = url
+        self.status = status
+        super().__init__(message)
+
+
+class CacheError(KernelError, OSError):
+    """The cache cannot be written."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        self.path = path
+        super().__init__(
+            f"The kernel cache cannot be written: {path}: {cause.strerror or cause}. "
+            "Set KERNELS_CACHE to a directory that this user may write."
+        )
+
+
+class TrustError(KernelError, ValueError):
+    """The publisher of a kernel is not trusted, and nobody consented to run its code."""
+
+    def __init__(self, repo_id: str, message: str) -> None:
+        self.repo_id = repo_id
+        super().__init__(message)
+
+
+class ClientTooOldError(KernelError, RuntimeError):
+    """The variant asks for a later client than this one."""
+
+    def __init__(self, what: str, needed: str, ours: str) -> None:
+        self.needed = needed
+        super().__init__(
+            f"{what} needs a kernels client of version {needed} or later; this is {ours}. "
+            f"Update the client, or ask for an older version of the kernel."
+        )
+
+
+class DeviceError(KernelError, RuntimeError):
+    """No variant has code for one of the visible devices."""
+
+    def __init__(self, variant: str, message: str) -> None:
+        self.variant = variant
+        super().__init__(message)
+
+
+class KernelImportError(KernelError, ImportError):
+    """The kernel's own code failed while it was imported."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        self.kernel_path = path
+        super().__init__(message, path=str(path))
+
+
+class OpConflictError(KernelError, ImportError):
+    """An op library of the same id with other bytes is loaded already."""
+
+    def __init__(self, op_id: str, loaded: Path, refused: Path) -> None:
+        self.op_id = op_id
+        self.paths = (loaded, refused)
+        where = (
+            f"{loaded} changed since it was loaded"
+            if loaded == refused
+            else f"{refused} holds other bytes under the op id {op_id!r} than {loaded}, which is loaded"
+        )
+        super().__init__(
+            f"{where}. Two libraries of one op id cannot live in one process: "
+            "start a new process, or rebuild one of them from its changed sources to get a new id."
+        )
+
+
+def describe_decisions(decisions: Iterable[Decision]) -> list[str]:
+    """Return one line per variant: its name and why it was taken or not."""
+    lines = []
+    for decision in decisions:
+        match decision:
+            case Accepted(name=name):
+                lines.append(f"{name}: fits")
+            case Rejected(name=name):
+                lines.append(f"{name}: {decision.reason}")
+    return lines
+
+
+def _words(items: tuple[str, ...], *, last: str = "and") -> str:
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"

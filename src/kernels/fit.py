@@ -1,0 +1,135 @@
+"""Judges a variant by its own metadata, before anything of it runs: needed client, device architectures."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kernel_spec.backend import BackendKind
+from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
+from kernel_spec.metadata import Metadata
+from kernel_spec.system import System
+from kernels._version import __version__
+from kernels.errors import ClientTooOldError, DeviceError, NoVariantError
+from kernels.system import describe, detect_devices
+
+_BACKEND_WORDS = {"npu": BackendKind.CANN, **{kind.value: kind for kind in BackendKind}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfit:
+    metadata: Metadata
+    reason: Reason
+
+
+def parse_backend_word(word: str | None) -> BackendKind | None:
+    """Read the ``backend=`` of a call.
+
+    Raises:
+        UsageError: no backend has that name.
+    """
+    from kernel_spec.errors import UsageError
+
+    if word is None:
+        return None
+    try:
+        return _BACKEND_WORDS[word]
+    except (KeyError, TypeError):
+        raise UsageError(
+            f"backend: expected one of {', '.join(sorted(_BACKEND_WORDS))}, found {word!r}."
+        ) from None
+
+
+class Judge:
+    """Takes the fitting variants one by one and keeps why each was passed over."""
+
+    def __init__(
+        self, what: str, system: System, names: list[str], backend: BackendKind | None
+    ) -> None:
+        self.what = what
+        self.system = system
+        self.decisions: tuple[Decision, ...] = decide(system, names, backend=backend)
+        self._unfit: dict[str, _Unfit] = {}
+
+    @property
+    def fitting(self) -> tuple[Accepted, ...]:
+        """The variants that fit by name, best first."""
+        return tuple(d for d in self.decisions if isinstance(d, Accepted))
+
+    def accepts(self, accepted: Accepted, metadata: Metadata, *, check_arch: bool = True) -> bool:
+        """Say whether a variant also fits by its metadata; looks at the devices if it must."""
+        reason = judge_client(metadata)
+        if reason is None and check_arch and metadata.archs:
+            self.system = detect_devices(self.system) if not self.system.devices else self.system
+            reason = judge_devices(metadata, self.system)
+        if reason is not None:
+            self._unfit[accepted.name] = _Unfit(metadata, reason)
+        return reason is None
+
+    def skip(self, accepted: Accepted, reason: Reason) -> None:
+        """Keep why a variant whose metadata cannot be used was passed over."""
+        self.decisions = tuple(
+            Rejected(d.name, d.variant, (reason,)) if d.name == accepted.name else d
+            for d in self.decisions
+        )
+
+    def error(self, hint: str = "") -> NoVariantError | ClientTooOldError | DeviceError:
+        """Return the error that says why none was taken."""
+        unfit = self._unfit
+        if unfit and len(unfit) == len(self.fitting):
+            first = next(iter(unfit.values()))
+            name = next(iter(unfit))
+            if all(entry.reason.kind == "client" for entry in unfit.values()):
+                return ClientTooOldError(
+                    f"{self.what} ({name})", _dotted(first.metadata.minver), __version__
+                )
+            lines = [f"  {known}: {entry.reason}" for known, entry in unfit.items()]
+            return DeviceError(
+                name,
+                "\n".join(
+                    [
+                        f"{self.what} has no code for the devices of this system "
+                        f"({describe(self.system)}).",
+                        *lines,
+                        "Hide the device that is not meant (CUDA_VISIBLE_DEVICES), ask for another "
+                        "version, or use backend='cpu'.",
+                    ]
+                ),
+            )
+        decisions = [
+            Rejected(d.name, d.variant, (unfit[d.name].reason,)) if d.name in unfit else d
+            for d in self.decisions
+        ]
+        return NoVariantError(self.what, describe(self.system), decisions, hint=hint)
+
+
+def judge_client(metadata: Metadata) -> Reason | None:
+    """Return why this client is too old for a variant, or None."""
+    if metadata.minver is None or metadata.minver <= client_version():
+        return None
+    return Reason(
+        "client", f"needs kernels {_dotted(metadata.minver)} or later, this is {__version__}"
+    )
+
+
+def judge_devices(metadata: Metadata, system: System) -> Reason | None:
+    """Return which visible device a variant has no code for, or None."""
+    unfit = [
+        f"{device.name or 'device'} {device.index} ({device.arch})"
+        for device in system.devices
+        if fits_device(metadata.backend, metadata.archs, device.arch) is False
+    ]
+    if not unfit:
+        return None
+    return Reason("arch", f"built for {', '.join(metadata.archs)}, not for {', '.join(unfit)}")
+
+
+def client_version() -> tuple[int, int, int]:
+    """Return the three numbers of this client's version."""
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)", __version__)
+    assert match is not None
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def _dotted(version: tuple[int, int, int] | None) -> str:
+    return ".".join(map(str, version or ()))

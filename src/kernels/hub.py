@@ -1,0 +1,93 @@
+"""Access to hubs: one Protocol, and the hub that a URL of the settings names.
+
+A hub answers four questions about a repository (its refs, the files of a commit, the commit that
+a text means, the bytes of a file) and one about an owner. :mod:`kernels.hub_directory` reads
+a folder, :mod:`kernels.hub_http` speaks the protocol of the public Hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from kernel_spec.names import RepoId
+from kernel_spec.wire import Organization, Refs, TreeFile
+
+BUILD_FOLDER = "build"
+CHUNK_BYTES = 1 << 20
+
+
+class Hub(Protocol):
+    """A place that has kernels.
+
+    Every method raises ``HubUnreachableError`` where there is no answer now, and
+    ``HubAccessError`` where the hub refuses.
+    """
+
+    @property
+    def url(self) -> str:
+        """The hub's URL, without a slash at its end."""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the hub is a folder: it costs no network, and naming it is trusting it."""
+
+    def read_refs(self, repo: RepoId) -> Refs:
+        """Read the branches and tags of a repository.
+
+        Raises:
+            RepoNotFoundError: this hub has no such repository.
+        """
+
+    def read_tree(self, repo: RepoId, commit: str, below: str = "") -> tuple[TreeFile, ...]:
+        """List the files of a commit, all of them or those below one folder; paths from the root.
+
+        Raises:
+            RepoNotFoundError: this hub has no such repository.
+            RevisionNotFoundError: the repository has no such commit.
+        """
+
+    def find_commit(self, repo: RepoId, revision: str) -> str | None:
+        """Return the full commit that a text means which is no branch or tag, or None.
+
+        Raises:
+            RepoNotFoundError: this hub has no such repository.
+        """
+
+    def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
+        """Yield the bytes of a file of a commit, unverified."""
+
+    def read_organization(self, owner: str) -> Organization | None:
+        """Return what the hub says of an owner; None where it knows no such organization."""
+
+    def stamp(self, repo: RepoId) -> tuple[int, ...] | None:
+        """Return a cheap value that changes with the refs, or None where there is none."""
+
+    def find_similar(self, repo: RepoId) -> tuple[str, ...]:
+        """Return ids of repositories with a name like this one; empty where that costs too much."""
+
+
+def open_hub(
+    url: str,
+    *,
+    send_token: bool = False,
+    user_agent: str | Mapping[str, str] | None = None,
+    telemetry: bool = True,
+) -> Hub:
+    """Return the hub at a ``file://``, ``http://`` or ``https://`` URL; asks it nothing yet.
+
+    Args:
+        url: where the hub is.
+        send_token: whether the user's Hugging Face token may be sent there.
+        user_agent: what the calling library adds to the header of that name.
+        telemetry: whether that header may describe this machine.
+    """
+    if url.lower().startswith("file://"):
+        from kernels.hub_directory import open_directory_hub
+
+        return open_directory_hub(url)
+    from kernels.hub_http import HttpHub
+
+    return HttpHub(
+        url=url.rstrip("/"), send_token=send_token, user_agent=user_agent, telemetry=telemetry
+    )

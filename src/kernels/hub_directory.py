@@ -1,0 +1,112 @@
+"""A folder as a hub: ``kernel_spec.directory`` behind the Protocol of :mod:`kernels.hub`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_spec import directory
+from kernel_spec.directory import DirectoryHub
+from kernel_spec.names import RepoId
+from kernel_spec.wire import Organization, Refs, TreeFile
+from kernels.errors import (
+    HubUnreachableError,
+    RepoNotFoundError,
+    RevisionNotFoundError,
+    SettingsError,
+)
+from kernels.hub import CHUNK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FolderHub:
+    """A directory hub that the settings name."""
+
+    url: str
+    directory: DirectoryHub
+    is_directory: bool = True
+
+    def read_refs(self, repo: RepoId) -> Refs:
+        """See :class:`kernels.hub.Hub`."""
+        self._require(repo)
+        return directory.read_refs(self.directory, repo)
+
+    def read_tree(self, repo: RepoId, commit: str, below: str = "") -> tuple[TreeFile, ...]:
+        """See :class:`kernels.hub.Hub`; the listing is verified against the commit id."""
+        self._require(repo)
+        try:
+            listing = directory.read_listing(self.directory, repo, commit)
+        except FileNotFoundError as err:
+            raise RevisionNotFoundError(
+                str(repo), commit, f"{repo} on {self.url} has no commit {commit}."
+            ) from err
+        prefix = f"{below}/" if below else ""
+        return tuple(file for file in listing.files if file.path.startswith(prefix))
+
+    def find_commit(self, repo: RepoId, revision: str) -> str | None:
+        """See :class:`kernels.hub.Hub`."""
+        self._require(repo)
+        trees = self.directory.root / repo.owner / repo.name / "trees"
+        found = [path.stem for path in trees.glob("*.json") if path.stem.startswith(revision)]
+        return found[0] if len(found) == 1 else None
+
+    def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
+        """See :class:`kernels.hub.Hub`."""
+        path = directory.file_path(self.directory, repo, commit, file.path)
+        try:
+            with path.open("rb") as source:
+                while chunk := source.read(CHUNK_BYTES):
+                    yield chunk
+        except OSError as err:
+            raise HubUnreachableError(
+                self.url, f"{path} of the hub {self.url} cannot be read: {err.strerror}."
+            ) from err
+
+    def read_organization(self, owner: str) -> Organization | None:
+        """See :class:`kernels.hub.Hub`: a folder says nothing of owners."""
+        del owner
+        return None
+
+    def stamp(self, repo: RepoId) -> tuple[int, ...] | None:
+        """See :class:`kernels.hub.Hub`."""
+        try:
+            return directory.refs_stamp(self.directory, repo)
+        except OSError:
+            return None
+
+    def find_similar(self, repo: RepoId) -> tuple[str, ...]:
+        """See :class:`kernels.hub.Hub`."""
+        from difflib import get_close_matches
+
+        ids = [str(known) for known in directory.repositories(self.directory)]
+        return tuple(get_close_matches(str(repo), ids, n=3))
+
+    def _require(self, repo: RepoId) -> None:
+        if directory.has_repository(self.directory, repo):
+            return
+        if not self.directory.root.is_dir():
+            raise HubUnreachableError(
+                self.url,
+                f"The hub {self.url} cannot be reached: {self.directory.root} is not a directory. "
+                "Is it mounted, and is KERNELS_HUB right?",
+            )
+        raise RepoNotFoundError(str(repo), [self.url])
+
+
+def open_directory_hub(url: str) -> FolderHub:
+    """Return the hub in the folder that a ``file://`` URL names.
+
+    Raises:
+        SettingsError: the URL names another host, or no absolute path.
+    """
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    parts = urlsplit(url)
+    root = Path(url2pathname(parts.path))
+    if parts.netloc not in {"", "localhost"} or not root.is_absolute():
+        raise SettingsError(
+            f"KERNELS_HUB: {url!r} names no folder of this machine; expected file:///absolute/path."
+        )
+    return FolderHub(url=url.rstrip("/"), directory=DirectoryHub(root))

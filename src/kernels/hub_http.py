@@ -1,0 +1,262 @@
+"""The protocol of the public Hub, read with the session of ``huggingface_hub``.
+
+That session brings proxies, certificates and connection reuse, and its header builder the user's
+token; it is imported at the first question, which a warm cache never asks. One ``GET`` per file
+at the commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
+
+The token of the user is for one hub, the one that ``HF_ENDPOINT`` names. It is not sent to the
+other hubs of ``KERNELS_HUB``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from kernel_spec.errors import WireError
+from kernel_spec.names import COMMIT, RepoId
+from kernel_spec.wire import (
+    Organization,
+    Refs,
+    TreeFile,
+    parse_organization,
+    parse_refs,
+    parse_tree,
+)
+from kernels.errors import (
+    HubAccessError,
+    HubUnreachableError,
+    RepoNotFoundError,
+    RevisionNotFoundError,
+)
+from kernels.hub import CHUNK_BYTES
+
+# Seconds: to connect and between two reads, and the pauses before a further attempt.
+TIMEOUT = 15.0
+PAUSES = (0.3, 1.2)
+LONGEST_PAUSE = 10.0
+
+# httpx.Client of huggingface_hub 1.x, httpx2.Client of 2.x: the same methods, two packages.
+Session = Any
+
+
+def _hub_session() -> Session:
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # documented there
+
+    return get_session()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HttpHub:
+    """A hub that is asked over http(s).
+
+    Attributes:
+        url: its URL, without a slash at the end.
+        send_token: whether it is the hub that the user's token is for.
+        user_agent: what the calling library adds to the header of that name.
+        telemetry: whether that header may describe this machine.
+        session: makes the session; for tests.
+        pauses: seconds to wait before each further attempt.
+    """
+
+    url: str
+    send_token: bool = False
+    user_agent: str | Mapping[str, str] | None = None
+    telemetry: bool = True
+    session: Callable[[], Session] = _hub_session
+    pauses: tuple[float, ...] = PAUSES
+    is_directory: bool = False
+
+    def read_refs(self, repo: RepoId) -> Refs:
+        """See :class:`kernels.hub.Hub`."""
+        return parse_refs(self._get_json(f"/api/kernels/{repo}/refs", repo)[0])
+
+    def read_tree(self, repo: RepoId, commit: str, below: str = "") -> tuple[TreeFile, ...]:
+        """See :class:`kernels.hub.Hub`; follows the pages of the listing."""
+        folder = f"/{quote(below, safe='')}" if below else ""
+        url: str | None = (
+            f"/api/kernels/{repo}/tree/{quote(commit, safe='')}{folder}?recursive=true&expand=false"
+        )
+        files: list[TreeFile] = []
+        while url is not None:
+            try:
+                answer, url = self._get_json(url, repo, revision=commit)
+            except _EntryNotFoundError:
+                return ()
+            files += parse_tree(answer)
+        return tuple(files)
+
+    def find_commit(self, repo: RepoId, revision: str) -> str | None:
+        """See :class:`kernels.hub.Hub`."""
+        url = f"/api/kernels/{repo}/revision/{quote(revision, safe='')}"
+        try:
+            answer, _ = self._get_json(url, repo, revision=revision)
+        except RevisionNotFoundError:
+            return None
+        commit = answer.get("sha") if isinstance(answer, dict) else None
+        if not isinstance(commit, str) or COMMIT.fullmatch(commit) is None:
+            raise WireError(f"{self.url}{url}: expected an object with a commit 'sha'.")
+        return commit
+
+    def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
+        """See :class:`kernels.hub.Hub`."""
+        url = f"{self.url}/kernels/{repo}/resolve/{commit}/{quote(file.path)}"
+        session = self.session()
+        headers = {**self._headers(), "accept-encoding": "identity"}
+        try:
+            with session.stream(
+                "GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True
+            ) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _refusal(self.url, response, repo, commit)
+                yield from response.iter_bytes(CHUNK_BYTES)
+        except (_http_error(session), ConnectionError) as err:
+            if isinstance(err, HubUnreachableError):
+                raise
+            raise _unreachable(self.url, url, err) from err
+
+    def read_organization(self, owner: str) -> Organization | None:
+        """See :class:`kernels.hub.Hub`."""
+        url = f"/api/organizations/{quote(owner, safe='')}/overview"
+        try:
+            answer, _ = self._get_json(url, None)
+        except _EntryNotFoundError:
+            return None
+        return parse_organization(answer)
+
+    def stamp(self, repo: RepoId) -> tuple[int, ...] | None:
+        """See :class:`kernels.hub.Hub`: only asking tells."""
+        del repo
+        return None
+
+    def find_similar(self, repo: RepoId) -> tuple[str, ...]:
+        """See :class:`kernels.hub.Hub`: the protocol has no listing."""
+        del repo
+        return ()
+
+    def _get_json(
+        self, url: str, repo: RepoId | None, *, revision: str = ""
+    ) -> tuple[Any, str | None]:
+        """Ask one question; return the answer and the URL of the next page, if there is one."""
+        full = url if "://" in url else f"{self.url}{url}"
+        if not full.startswith(f"{self.url}/"):
+            raise WireError(f"{self.url} continues its listing at another place: {full}")
+        response = self._get(full)
+        if response.status_code != 200:
+            raise _refusal(self.url, response, repo, revision)
+        try:
+            answer = response.json()
+        except ValueError as err:
+            raise WireError(
+                f"{full}: expected JSON, found {response.text[:80]!r}. Is this the URL of a hub?"
+            ) from err
+        following = response.links.get("next", {}).get("url")
+        return answer, following
+
+    def _get(self, url: str) -> Any:
+        session = self.session()
+        for pause in (*self.pauses, None):
+            try:
+                response = session.get(
+                    url, headers=self._headers(), timeout=TIMEOUT, follow_redirects=True
+                )
+            except (_http_error(session), ConnectionError) as err:
+                if pause is None:
+                    raise _unreachable(self.url, url, err) from err
+                time.sleep(pause)
+                continue
+            wait = _pause_of(response, pause)
+            if wait is None or not is_passing(response.status_code):
+                return response
+            time.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _headers(self) -> dict[str, str]:
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+        from kernels.system import detect
+        from kernels.user_agent import format_user_agent
+
+        agent = format_user_agent(
+            self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
+        )
+        # Ours replaces the whole header: theirs is not a legal one when telemetry is off.
+        headers: dict[str, str] = build_hf_headers(
+            token=None if self.send_token else False,
+            library_name="kernels",
+            headers={"user-agent": agent},
+        )
+        return headers
+
+
+class _EntryNotFoundError(RevisionNotFoundError):
+    """The commit is there, the path in it is not; or an owner is not an organization."""
+
+
+def is_passing(status: int) -> bool:
+    """Say whether a status is one that time may cure: 429 and 5xx."""
+    return status == 429 or status >= 500
+
+
+def _refusal(
+    hub: str, response: Any, repo: RepoId | None, revision: str
+) -> HubUnreachableError | HubAccessError | RepoNotFoundError | RevisionNotFoundError:
+    status = int(response.status_code)
+    code = response.headers.get("x-error-code", "")
+    said = response.headers.get("x-error-message", "")
+    what = f"{response.request.method} {response.request.url}"
+    if is_passing(status):
+        wait = response.headers.get("retry-after")
+        limit = f" Try again in {wait} s." if wait else " Try again later."
+        why = "the rate limit is reached" if status == 429 else "the hub has a fault"
+        return HubUnreachableError(
+            hub, f"{hub} gave no answer ({status}: {why}) to {what}.{limit}", status=status
+        )
+    if repo is None and status == 404:
+        return _EntryNotFoundError("", "", f"{what}: not found")
+    if repo is not None and (code == "RepoNotFound" or (status == 404 and not code)):
+        return RepoNotFoundError(str(repo), [hub])
+    if code == "RevisionNotFound":
+        return RevisionNotFoundError(
+            str(repo), revision, f"{repo} on {hub} has no revision {revision!r}."
+        )
+    if code == "EntryNotFound":
+        return _EntryNotFoundError(str(repo), revision, f"{what}: there is no such file or folder.")
+    return HubAccessError(
+        hub,
+        f"{hub} refused {what} with status {status}{f' ({said})' if said else ''}. "
+        "A private or gated kernel needs a token with access to it: run 'hf auth login', "
+        "with HF_ENDPOINT naming this hub.",
+        status=status,
+    )
+
+
+def _unreachable(hub: str, url: str, err: Exception) -> HubUnreachableError:
+    reason = str(err) or type(err).__name__
+    return HubUnreachableError(
+        hub,
+        f"{hub} cannot be reached: {reason} (asked for {url}). Check the network, the proxy "
+        "settings and KERNELS_HUB; HF_HUB_OFFLINE=1 uses only what is in the cache.",
+    )
+
+
+def _http_error(session: Session) -> type[Exception]:
+    package = importlib.import_module(type(session).__module__.partition(".")[0])
+    error: type[Exception] = package.HTTPError
+    return error
+
+
+def _pause_of(response: Any, default: float | None) -> float | None:
+    """Return the seconds until the next attempt; None where there is to be none."""
+    if default is None:
+        return None
+    try:
+        asked = float(response.headers.get("retry-after", default))
+    except ValueError:
+        return default
+    return max(asked, 0.0) if asked <= LONGEST_PAUSE else None

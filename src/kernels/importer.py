@@ -1,0 +1,362 @@
+"""Imports a verified variant: each copy under its own module name, bytecode neither read nor written.
+
+A variant becomes a package ``<id>_<12 hex>``, where the hex digits come from its place and its
+content. Two copies therefore never share a module, and nothing that is imported later inside one
+of them (relatively, absolutely under its public name, from any thread) reaches the other.
+
+Digests leave bytecode out, so Python's own finder, which would run it, must never look inside
+a variant: :class:`_Finder` answers for every name below a kernel's package, with a
+source loader that compiles and an extension loader that keeps a register of op libraries.
+One op id is one library per process: equal bytes are shared, other bytes are refused
+before ``dlopen``, because a second ``TORCH_LIBRARY`` of one name ends the process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+)
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path, PurePosixPath
+from types import CodeType, ModuleType
+from typing import Any
+
+from kernel_spec.digest import Digest, compare, digest_tree, is_counted, iter_files, variant_digest
+from kernel_spec.errors import IntegrityError
+from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
+from kernel_spec.names import module_name
+from kernels.errors import KernelImportError, NotAKernelError, OpConflictError
+
+SIGNATURE_NAME = f"{FILE_NAME}.sigstore"
+_LIBRARY_SUFFIXES = (".so", ".pyd", ".dylib")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantDir:
+    """A variant on disk whose bytes were verified.
+
+    Attributes:
+        path: the directory that holds ``metadata.json``.
+        metadata: what it says of itself.
+        digest: the name of its whole content (``variant_digest``).
+        sha256: the hex sha256 of each file, by POSIX path.
+    """
+
+    path: Path
+    metadata: Metadata
+    digest: str
+    sha256: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Root:
+    """An imported kernel's package: its name and what its files are."""
+
+    name: str
+    public: str
+    variant: VariantDir
+    absolute: re.Pattern[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """An op library of this process."""
+
+    path: Path
+    sha256: str
+    module: ModuleType | None
+
+
+_state = threading.RLock()
+_roots: dict[str, _Root] = {}
+_locks: dict[str, threading.RLock] = {}
+_loaded: dict[str, ModuleType] = {}
+_libraries: dict[str, _Library] = {}
+
+
+def load(variant: VariantDir) -> ModuleType:
+    """Import a verified variant and return its module; a second call returns the same one.
+
+    Raises:
+        NotAKernelError: there is no ``__init__.py`` where a kernel has one.
+        OpConflictError: its op library has a taken id and other bytes; nothing was executed.
+        KernelImportError: an import inside the kernel failed. What else its own code raises
+            comes out as it is. In both cases no module of it stays behind.
+    """
+    init = find_init(variant)
+    name = package_name(variant)
+    with _state:
+        lock = _locks.setdefault(name, threading.RLock())
+    with lock:
+        if (module := _loaded.get(name)) is not None:
+            return module
+        _refuse_conflicts(variant)
+        module = _execute(name, init, variant)
+        _loaded[name] = module
+        return module
+
+
+def load_directory(path: Path) -> ModuleType:
+    """Verify a variant directory against its own metadata and import it.
+
+    Raises:
+        IntegrityError: files are not those that the metadata's digest promises.
+        MetadataError: the metadata cannot be used.
+        NotAKernelError: no ``metadata.json`` or no ``__init__.py``.
+        OpConflictError, KernelImportError: as :func:`load`.
+    """
+    return load(read_variant(path))
+
+
+def read_variant(path: Path) -> VariantDir:
+    """Hash a variant directory and verify it against its own metadata.
+
+    Raises:
+        IntegrityError: files are not those that the metadata's digest promises.
+        MetadataError: the metadata cannot be used.
+        NotAKernelError: no ``metadata.json``.
+    """
+    try:
+        data = (path / FILE_NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as err:
+        raise NotAKernelError(path, f"{path} is no build variant: it has no {FILE_NAME}.") from err
+    metadata = parse_metadata(data)
+    sha256 = {FILE_NAME: hashlib.sha256(data).hexdigest()}
+    sizes = {FILE_NAME: len(data)}
+    signature = path / SIGNATURE_NAME
+    signed = [(SIGNATURE_NAME, signature)] if signature.is_file() else []
+    for name, file in [*iter_files(path), *signed]:
+        sizes[name] = file.stat().st_size
+        sha256[name] = hash_file(file)
+    verify_own_digest(path, metadata, sha256)
+    digest = variant_digest((name, sizes[name], sha256[name]) for name in sorted(sha256))
+    return VariantDir(path=path, metadata=metadata, digest=digest, sha256=sha256)
+
+
+def verify_own_digest(path: Path, metadata: Metadata, sha256: Mapping[str, str]) -> None:
+    """Compare the files of a variant with the digest in its own metadata, where it has one.
+
+    Raises:
+        IntegrityError: naming every file that is missing, unknown or changed.
+    """
+    promised = metadata.digest
+    if promised is None:
+        return
+    if promised.algorithm == "sha256":
+        import base64
+
+        counted = {
+            name: base64.b64encode(bytes.fromhex(value)).decode()
+            for name, value in sorted(sha256.items())
+            if is_counted(PurePosixPath(name))
+        }
+        actual = Digest("sha256", counted)
+    else:
+        actual = digest_tree(path, promised.algorithm)
+    if violations := compare(promised, actual):
+        found = "\n".join(f"  {violation}" for violation in violations)
+        raise IntegrityError(
+            f"{path} is not what its own {FILE_NAME} promises; nothing of it was executed:\n{found}\n"
+            "Build or publish the variant again."
+        )
+
+
+def find_init(variant: VariantDir) -> Path:
+    """Return the ``__init__.py`` of a variant: at its top, or in the older ``<module>/`` layout.
+
+    Raises:
+        NotAKernelError: there is neither.
+    """
+    module = module_name(variant.metadata.name)
+    for relative in ("__init__.py", f"{module}/__init__.py"):
+        if relative in variant.sha256:
+            return variant.path / relative
+    raise NotAKernelError(
+        variant.path, f"{variant.path} has neither __init__.py nor {module}/__init__.py."
+    )
+
+
+def package_name(variant: VariantDir) -> str:
+    """Return the module name of this copy: its id and 12 hex digits of its place and content."""
+    copy = hashlib.sha256(f"{variant.path.resolve()}\0{variant.digest}".encode()).hexdigest()
+    return f"{re.sub(r'[^0-9A-Za-z_]', '_', variant.metadata.id)}_{copy[:12]}"
+
+
+def hash_file(path: Path) -> str:
+    """Return the hex sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _execute(name: str, init: Path, variant: VariantDir) -> ModuleType:
+    public = module_name(variant.metadata.name)
+    root = _Root(
+        name=name,
+        public=public,
+        variant=variant,
+        absolute=re.compile(
+            rb"^\s*(?:import|from)\s+%b\b" % re.escape(public).encode(), re.MULTILINE
+        ),
+    )
+    with _state:
+        _roots[name] = root
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+    spec = _root_spec(root, init)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        assert spec.loader is not None
+        spec.loader.exec_module(module)
+    except BaseException as err:
+        _forget(name)
+        note = f"while importing the kernel {variant.metadata.name} from {variant.path}"
+        if isinstance(err, ImportError) and not isinstance(
+            err, KernelImportError | OpConflictError
+        ):
+            raise KernelImportError(
+                f"The kernel {variant.metadata.name} cannot be imported: {err} ({note}).",
+                variant.path,
+            ) from err
+        err.add_note(note)
+        raise
+    return module
+
+
+def _forget(name: str) -> None:
+    with _state:
+        _roots.pop(name, None)
+    for key in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+        del sys.modules[key]
+
+
+def _root_spec(root: _Root, init: Path) -> ModuleSpec:
+    spec = spec_from_file_location(
+        root.name,
+        init,
+        loader=_SourceLoader(root.name, str(init)),
+        submodule_search_locations=[str(init.parent)],
+    )
+    assert spec is not None
+    return spec
+
+
+class _Finder:
+    """The only finder that looks inside variants."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module below a kernel's package; None for every other name."""
+        root = _roots.get(fullname.partition(".")[0])
+        if root is None:
+            return None
+        if fullname == root.name:
+            return _root_spec(root, find_init(root.variant))
+        for entry in path or ():
+            finder = FileFinder(
+                entry,
+                (_ExtensionLoader, EXTENSION_SUFFIXES),
+                (_SourceLoader, SOURCE_SUFFIXES),
+            )
+            if (spec := finder.find_spec(fullname, target)) is not None:
+                return spec
+        # Not None: the next finder would run stray bytecode.
+        raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+
+
+class _SourceLoader(SourceFileLoader):
+    """Compiles the source each time; a variant's bytecode is not part of its digest."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the source of the module."""
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, with an ``import`` that knows the kernel's public name if it uses it."""
+        root = _roots[module.__name__.partition(".")[0]]
+        source = self.get_data(self.path)
+        if root.absolute.search(source):
+            module.__dict__["__builtins__"] = _builtins_of(root)
+        exec(self.source_to_code(source, self.path), module.__dict__)
+
+
+class _ExtensionLoader(ExtensionFileLoader):
+    """Loads an extension module once per op id and process."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Load the library, or return the module of the equal one that is loaded."""
+        root = _roots[spec.name.partition(".")[0]]
+        path = Path(self.path)
+        key, sha256 = _library_key(root.variant, path)
+        with _state:
+            known = _libraries.get(key)
+            if known is not None and known.sha256 != sha256:
+                raise OpConflictError(key, known.path, path)
+            if known is not None and known.module is not None:
+                return known.module
+            module = super().create_module(spec)
+            _libraries[key] = _Library(path, sha256, module)
+            return module
+
+
+def _refuse_conflicts(variant: VariantDir) -> None:
+    for name in variant.sha256:
+        if not name.endswith(_LIBRARY_SUFFIXES):
+            continue
+        path = variant.path / name
+        key, sha256 = _library_key(variant, path)
+        known = _libraries.get(key)
+        if known is not None and known.sha256 != sha256:
+            raise OpConflictError(key, known.path, path)
+
+
+def _library_key(variant: VariantDir, path: Path) -> tuple[str, str]:
+    """Return what a library is registered under, and the sha256 of its bytes.
+
+    The op library goes by its id; any other extension registers no ops and goes by its bytes.
+    """
+    stem = path.name.partition(".")[0]
+    relative = path.relative_to(variant.path).as_posix()
+    sha256 = variant.sha256.get(relative) or hash_file(path)
+    return (stem if stem == variant.metadata.id else f"{stem} {sha256}"), sha256
+
+
+def _builtins_of(root: _Root) -> dict[str, Any]:
+    """Return builtins whose ``import`` finds the kernel's public name in this very copy."""
+
+    def kernel_import(
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002 - the signature of __import__
+        locals: Mapping[str, object] | None = None,  # noqa: A002
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        head, _, rest = name.partition(".")
+        if level == 0 and head == root.public:
+            own = f"{root.name}.{rest}" if rest else root.name
+            try:
+                found = builtins.__import__(own, globals, locals, fromlist, 0)
+            except ModuleNotFoundError as err:
+                # An installed package of the same name may have what the kernel has not.
+                if err.name is None or not f"{own}.".startswith(f"{err.name}."):
+                    raise
+            else:
+                return found
+        return builtins.__import__(name, globals, locals, fromlist, level)
+
+    return {**builtins.__dict__, "__import__": kernel_import}

@@ -1,0 +1,317 @@
+"""Brings a variant into the cache: downloads it once per host, verified while it streams, whole or not at all.
+
+The bytes go to a directory below ``tmp/``; every file is hashed as it arrives and flushed to
+disk; then one rename makes the variant appear. One operating-system lock per variant lets the
+first process work and the others wait; it vanishes with the process that held it, and the next
+holder clears away what an interrupted one left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_spec.digest import is_counted, variant_digest
+from kernel_spec.errors import IntegrityError, KernelError
+from kernel_spec.metadata import FILE_NAME, parse_metadata
+from kernel_spec.names import RepoId, parse_safe_path
+from kernel_spec.wire import TreeFile
+from kernels.errors import CacheError, HubUnreachableError
+from kernels.hub import BUILD_FOLDER, Hub
+from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
+from kernels.store import Store, find_digest, listing_key, write_index
+from kernels.verify import (
+    MANIFEST_NAME,
+    RECEIPT_NAME,
+    Damage,
+    Manifest,
+    format_manifest,
+    format_receipt,
+    scan,
+    verify_installed,
+)
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+logger = logging.getLogger("kernels")
+
+DOWNLOADS_AT_ONCE = 8
+ATTEMPTS = 3
+QUIET_WAIT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A variant that a hub offers.
+
+    Attributes:
+        hub: who offers it.
+        repo: the repository.
+        commit: the commit.
+        variant: the name of the variant.
+        files: its files, with paths from the variant's root.
+    """
+
+    hub: Hub
+    repo: RepoId
+    commit: str
+    variant: str
+    files: tuple[TreeFile, ...]
+
+    def __str__(self) -> str:
+        return f"{self.repo} ({self.variant} at commit {self.commit[:12]})"
+
+
+def find_installed(
+    store: Store, files: Sequence[TreeFile], state: Path
+) -> VariantDir | Damage | None:
+    """Return the installed and verified variant with these files, its damage, or None."""
+    digest = find_digest(store, files)
+    if digest is None:
+        return None
+    return verify_installed(store.folder("variants") / digest, state)
+
+
+def fetch_metadata(wanted: Wanted) -> bytes | None:
+    """Return the verified bytes of a variant's ``metadata.json``, or None where it has none."""
+    for file in wanted.files:
+        if file.path == FILE_NAME:
+            return b"".join(_verified_chunks(wanted, file))
+    return None
+
+
+def install(
+    store: Store, wanted: Wanted, state: Path, *, have: Mapping[str, bytes] | None = None
+) -> VariantDir:
+    """Install a variant, or return the one that is installed and verified.
+
+    Args:
+        store: the cache.
+        wanted: what to install.
+        state: the user's state directory, for receipts.
+        have: verified bytes of files that were fetched already, by path.
+
+    Raises:
+        CacheError: the cache cannot be written.
+        FormatError: the listing has a path that is not allowed.
+        HubUnreachableError: the hub went away.
+        IntegrityError: the hub sent other bytes than it or the variant's metadata promised.
+    """
+    for file in wanted.files:
+        parse_safe_path(file.path)
+    with _locked(store, listing_key(wanted.files), str(wanted)) as key:
+        found = find_installed(store, wanted.files, state)
+        if isinstance(found, VariantDir):
+            return found
+        if isinstance(found, Damage):
+            _discard(store, found)
+        digest = _install_locked(store, key, wanted, have or {})
+    match verify_installed(store.folder("variants") / digest, state):
+        case VariantDir() as variant:
+            return variant
+        case other:
+            raise IntegrityError(f"{wanted} was changed while it was installed:\n{other}")
+
+
+def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, bytes]) -> str:
+    temporary = store.folder("tmp")
+    with _writing(temporary):
+        temporary.mkdir(parents=True, exist_ok=True)
+        for leftover in temporary.glob(f"{key[:32]}-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        place = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=temporary))
+    try:
+        root = place / wanted.variant
+        with _writing(root):
+            root.mkdir()
+            place.chmod(0o755)
+        sha256 = _download(wanted, root, have)
+        metadata = parse_metadata((root / FILE_NAME).read_bytes())
+        verify_own_digest(root, metadata, sha256)
+        sizes = {file.path: file.size for file in wanted.files}
+        manifest = Manifest(
+            wanted.variant, {path: (sizes[path], sha) for path, sha in sha256.items()}
+        )
+        digest = variant_digest((path, sizes[path], sha) for path, sha in sorted(sha256.items()))
+        with _writing(place):
+            _appear(store, place, root, manifest, digest)
+        write_index(store, wanted.files, digest)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return digest
+
+
+def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: str) -> None:
+    receipt = {path: (facts.st_size, facts.st_mtime_ns) for path, facts in scan(root)}
+    _write(place / MANIFEST_NAME, [format_manifest(manifest)])
+    _write(place / RECEIPT_NAME, [format_receipt(receipt)])
+    for directory in [path for path in root.rglob("*") if path.is_dir()]:
+        _sync_directory(directory)
+    _sync_directory(root)
+    _sync_directory(place)
+    target = store.folder("variants") / digest
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.rename(target)
+    except OSError:
+        # Equal content under another listing was installed meanwhile.
+        if not target.is_dir():
+            raise
+    _sync_directory(target.parent)
+
+
+def _download(wanted: Wanted, root: Path, have: Mapping[str, bytes]) -> dict[str, str]:
+    """Write every file below ``root``; return the sha256 of each by path."""
+    files = [file for file in wanted.files if is_counted_or_named(file.path)]
+    for file in files:
+        with _writing(root):
+            (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+
+    def fetch(file: TreeFile) -> tuple[str, str]:
+        return file.path, _fetch_file(wanted, file, root / file.path, have.get(file.path))
+
+    if wanted.hub.is_directory or len(files) < 2:
+        return dict(map(fetch, files))
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="kernels-download") as pool:
+        return dict(pool.map(fetch, files))
+
+
+def is_counted_or_named(path: str) -> bool:
+    """Say whether a file of a listing is installed: all but bytecode."""
+    return path in {FILE_NAME, SIGNATURE_NAME} or is_counted(parse_safe_path(path))
+
+
+def _fetch_file(wanted: Wanted, file: TreeFile, path: Path, have: bytes | None) -> str:
+    for attempt in range(1, ATTEMPTS + 1):
+        sha256 = hashlib.sha256()
+        chunks = [have] if have is not None else _verified_chunks(wanted, file)
+        try:
+            _write(path, _hashing(chunks, sha256.update), executable=file.executable)
+        except HubUnreachableError:
+            if wanted.hub.is_directory or attempt == ATTEMPTS:
+                raise
+            time.sleep(0.2 * attempt)
+        except OSError as err:
+            if isinstance(err, KernelError):
+                raise
+            raise CacheError(path, err) from err
+        else:
+            return sha256.hexdigest()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _verified_chunks(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
+    """Yield the bytes of a file; raise at the end, or as soon as there are too many, if they differ."""
+    expected = file.sha256 or file.oid
+    actual: _Hash
+    if file.sha256 is not None:
+        actual = hashlib.sha256()
+    else:
+        actual = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
+    size = 0
+    path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
+    for chunk in wanted.hub.read_chunks(wanted.repo, wanted.commit, replace(file, path=path)):
+        size += len(chunk)
+        if size > file.size:
+            break
+        actual.update(chunk)
+        yield chunk
+    if size != file.size or actual.hexdigest() != expected:
+        found = f"more than {file.size}" if size > file.size else str(size)
+        raise IntegrityError(
+            f"{wanted.hub.url} holds other bytes than its listing promises; nothing was installed:\n"
+            f"  {wanted}: {path}: expected {file.size} bytes with hash {expected}, "
+            f"found {found} bytes with hash {actual.hexdigest()}\n"
+            "Publish the kernel again, or ask who runs the hub."
+        )
+
+
+def _hashing(
+    chunks: Sequence[bytes] | Iterator[bytes], update: Callable[[bytes], None]
+) -> Iterator[bytes]:
+    for chunk in chunks:
+        update(chunk)
+        yield chunk
+
+
+def _write(
+    path: Path, chunks: Sequence[bytes] | Iterator[bytes], *, executable: bool = False
+) -> None:
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    if executable:
+        path.chmod(path.stat().st_mode | 0o111)
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _discard(store: Store, damage: Damage) -> None:
+    """Take a damaged variant away, in one step."""
+    place = damage.path
+    variants = store.folder("variants")
+    while place.parent != variants:
+        place = place.parent
+    with _writing(place):
+        aside = Path(tempfile.mkdtemp(prefix="discard-", dir=_made(store.folder("tmp"))))
+        place.rename(aside / "variant")
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@contextmanager
+def _locked(store: Store, key: str, what: str) -> Iterator[str]:
+    """Hold the lock of one variant; say so where another process holds it for long."""
+    from filelock import FileLock, Timeout
+
+    path = store.folder("locks") / f"{key[:32]}.lock"
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=QUIET_WAIT_SECONDS)
+        except Timeout:
+            logger.warning("waiting for another process that installs %s", what)
+            lock.acquire()
+    try:
+        yield key
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as err:
+        if isinstance(err, CacheError):
+            raise
+        raise CacheError(
+            Path(err.filename) if isinstance(err.filename, str) else path, err
+        ) from err

@@ -1,0 +1,578 @@
+"""The story of ``get_kernel``: settings, system, source, choice, trust, install, import.
+
+:func:`load_with_trace` reads from top to bottom as that path and returns how long each step
+took. The functions of the public API are thin over it; a repeated :func:`get_kernel` is answered
+from this process's memory, after a check that costs microseconds and no request.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+
+from kernel_spec.backend import BackendKind
+from kernel_spec.compat import Accepted, Decision, Reason, choose, decide
+from kernel_spec.errors import IntegrityError, MetadataError, UsageError
+from kernel_spec.metadata import Metadata, parse_metadata
+from kernel_spec.names import RepoId, parse_repo_id, version_of_branch
+from kernels import importer
+from kernels import settings as settings_module
+from kernels.errors import (
+    ClientTooOldError,
+    DeviceError,
+    HubAccessError,
+    HubUnreachableError,
+    NotAKernelError,
+    NotCachedError,
+    NoVariantError,
+    RepoNotFoundError,
+    RevisionNotFoundError,
+)
+from kernels.fit import Judge, parse_backend_word
+from kernels.hub import Hub
+from kernels.importer import VariantDir
+from kernels.install import Wanted, fetch_metadata, find_installed, install
+from kernels.local import choose_local, decide_local, quick_stamp
+from kernels.settings import Settings, read_settings
+from kernels.source import KernelRef, Located, locate, tree_of, variants_of, versions_of
+from kernels.store import Store
+from kernels.system import detect
+from kernels.trust import require_trust
+from kernels.verify import Damage
+
+logger = logging.getLogger("kernels")
+
+UserAgent = str | Mapping[str, str] | None
+Trust = bool | Collection[str]
+
+# How many other versions the error looks through for one that would fit.
+HINT_VERSIONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RepoInfo:
+    """Where a loaded kernel came from: the repository's id and the commit."""
+
+    repo_id: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedKernel:
+    """A kernel of this process; ``repo_info`` is None where it came from a path."""
+
+    metadata: Metadata
+    module: ModuleType
+    repo_info: RepoInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One step of a load and how many seconds it took."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadTrace:
+    """What a load did.
+
+    Attributes:
+        kernel: the loaded kernel.
+        path: the directory that it was imported from.
+        source: the URL of the hub, or the path that stood in for it.
+        downloaded: whether the variant was not in the cache before.
+        phases: the steps in order: ``prepare``, ``locate``, ``choose``, ``trust``, ``install``,
+            ``import``; a kernel from a path has no ``locate``, ``trust`` and ``install``.
+    """
+
+    kernel: LoadedKernel
+    path: Path
+    source: str
+    downloaded: bool
+    phases: tuple[Phase, ...]
+
+    @property
+    def module(self) -> ModuleType:
+        """The kernel's module."""
+        return self.kernel.module
+
+    @property
+    def seconds(self) -> float:
+        """How long the whole load took."""
+        return sum(phase.seconds for phase in self.phases)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Chosen:
+    """The variant that a load takes, installed already or still to be fetched."""
+
+    wanted: Wanted
+    installed: VariantDir | None
+    have: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Remembered:
+    """An answer of this process and what must still hold for it."""
+
+    module: ModuleType
+    repo: RepoId
+    hub: Hub | None
+    stamp: tuple[int, ...] | None
+    expires: float
+    path: Path
+
+
+_remembered: dict[object, _Remembered] = {}
+_kernels: dict[str, LoadedKernel] = {}
+
+
+class _Clock:
+    """Measures the steps of a story."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.phases: list[Phase] = []
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.phases.append(Phase(name, now - self._last))
+        self._last = now
+
+
+def get_kernel(
+    repo_id: str,
+    revision: str | None = None,
+    *,
+    version: int | None = None,
+    backend: str | None = None,
+    user_agent: UserAgent = None,
+    trust_remote_code: Trust = False,
+    check_arch: bool = True,
+    refresh: bool = False,
+) -> ModuleType:
+    """Find, download, verify and import the variant of a kernel that fits this system.
+
+    Args:
+        repo_id: ``owner/name``.
+        revision: a branch, a tag, a commit, or a unique beginning of one (7 digits or more).
+        version: the branch ``v<version>``. With neither, the highest version is taken.
+        backend: choose for this backend (``cpu``, ``cuda``, ...) instead of the system's.
+        user_agent: what the calling library adds to the header of that name.
+        trust_remote_code: consent, for this call, to run the kernel of an owner who is not a
+            trusted publisher: True, or the ids of the repositories.
+        check_arch: pass over variants without code for a visible device.
+        refresh: ask the hub even where its last answer is fresh.
+
+    Returns:
+        The kernel's module; the same one for the same content.
+
+    Raises:
+        ValueError: a wrong argument, an unknown version (``VersionNotFoundError``), a publisher
+            who is not trusted (``TrustError``), bytes that are not those promised
+            (``IntegrityError``).
+        LookupError: no hub has the repository, or it has no such revision.
+        FileNotFoundError: no variant fits (``NoVariantError``), or offline and not cached.
+        RuntimeError: no code for a device (``DeviceError``), or this client is too old.
+        ImportError: the kernel itself cannot be imported.
+        OSError: the hub cannot be reached or refuses, the cache cannot be written.
+    """
+    key: object = None
+    if not refresh:
+        consent = (
+            trust_remote_code if isinstance(trust_remote_code, bool) else _frozen(trust_remote_code)
+        )
+        key = (
+            repo_id,
+            revision,
+            version,
+            backend,
+            consent,
+            check_arch,
+            settings_module.fingerprint(),
+        )
+        module = _recall(key)
+        if module is not None:
+            return module
+    return load_with_trace(
+        repo_id,
+        revision,
+        version=version,
+        backend=backend,
+        user_agent=user_agent,
+        trust_remote_code=trust_remote_code,
+        check_arch=check_arch,
+        refresh=refresh,
+        _key=key,
+    ).module
+
+
+def load_with_trace(
+    repo_id: str,
+    revision: str | None = None,
+    *,
+    version: int | None = None,
+    backend: str | None = None,
+    user_agent: UserAgent = None,
+    trust_remote_code: Trust = False,
+    check_arch: bool = True,
+    refresh: bool = False,
+    _key: object = None,
+) -> LoadTrace:
+    """Do what :func:`get_kernel` does, with nothing remembered, and tell how long each step took."""
+    clock = _Clock()
+    settings = read_settings()
+    ref = parse_ref(repo_id, revision, version)
+    kind = parse_backend_word(backend)
+    clock.lap("prepare")
+
+    if (override := settings.overrides.get(repo_id)) is not None:
+        return _load_path(override, kind, clock, check_arch=check_arch, key=_key, repo=ref.repo)
+
+    located = locate(ref, settings, refresh=refresh, user_agent=user_agent)
+    clock.lap("locate")
+    chosen = _choose(located, settings, kind, check_arch=check_arch)
+    clock.lap("choose")
+    require_trust(located, settings, trust_remote_code, refresh=refresh)
+    clock.lap("trust")
+    variant = _install(chosen, settings)
+    clock.lap("install")
+    kernel = _import(variant, RepoInfo(repo_id, located.commit))
+    clock.lap("import")
+
+    if _key is not None:
+        _remembered[_key] = _Remembered(
+            module=kernel.module,
+            repo=ref.repo,
+            hub=located.hub if located.stamp is not None else None,
+            stamp=located.stamp,
+            expires=located.expires,
+            path=variant.path,
+        )
+    return LoadTrace(
+        kernel=kernel,
+        path=variant.path,
+        source=located.hub.url,
+        downloaded=chosen.installed is None,
+        phases=tuple(clock.phases),
+    )
+
+
+def get_local_kernel(
+    path: str | PathLike[str],
+    package_name: str | None = None,
+    *,
+    backend: str | None = None,
+    trust_remote_code: Trust = False,
+    user_agent: UserAgent = None,
+) -> ModuleType:
+    """Import the variant at a path that fits this system.
+
+    Args:
+        path: a kernel project, its ``build`` folder, or one variant.
+        package_name: not needed; older callers give it.
+        backend: choose for this backend instead of the system's.
+        trust_remote_code: not needed: a path that the caller names is trusted.
+        user_agent: not needed: no hub is asked.
+
+    Raises:
+        FileNotFoundError: there is no kernel at the path, or no variant fits.
+        ValueError: a wrong argument, unusable metadata, files that are not those promised.
+        RuntimeError, ImportError: as :func:`get_kernel`.
+    """
+    del package_name, trust_remote_code, user_agent
+    place = Path(path).expanduser().absolute()
+    return _load_path(place, parse_backend_word(backend), _Clock(), check_arch=True).module
+
+
+def has_kernel(
+    repo_id: str,
+    revision: str | None = None,
+    *,
+    version: int | None = None,
+    backend: str | None = None,
+    trust_remote_code: Trust = False,
+    check_arch: bool = True,
+) -> bool:
+    """Say whether a hub has the kernel and a variant of it fits this system; runs nothing of it.
+
+    False where the repository, the version, the revision or a fitting variant does not exist.
+
+    Raises:
+        ValueError: a wrong argument.
+        OSError: a hub cannot be reached, or refuses.
+    """
+    del trust_remote_code
+    settings = read_settings()
+    ref = parse_ref(repo_id, revision, version)
+    kind = parse_backend_word(backend)
+    try:
+        if (override := settings.overrides.get(repo_id)) is not None:
+            choose_local(override, backend=kind, check_arch=check_arch)
+        else:
+            _choose(locate(ref, settings), settings, kind, check_arch=check_arch)
+    except (
+        ClientTooOldError,
+        DeviceError,
+        NotAKernelError,
+        NotCachedError,
+        NoVariantError,
+        RepoNotFoundError,
+        RevisionNotFoundError,
+    ):
+        return False
+    return True
+
+
+def install_kernel(
+    repo_id: str,
+    revision: str | None = None,
+    *,
+    version: int | None = None,
+    backend: str | None = None,
+    local_files_only: bool = False,
+    user_agent: UserAgent = None,
+    trust_remote_code: Trust = False,
+) -> Path:
+    """Download and verify the variant that fits this system; import nothing.
+
+    Returns:
+        The directory of the variant.
+
+    Raises:
+        As :func:`get_kernel`, but for ImportError.
+    """
+    settings = read_settings()
+    if local_files_only:
+        settings = replace(settings, offline=True)
+    ref = parse_ref(repo_id, revision, version)
+    kind = parse_backend_word(backend)
+    if (override := settings.overrides.get(repo_id)) is not None:
+        return choose_local(override, backend=kind).path
+    located = locate(ref, settings, user_agent=user_agent)
+    chosen = _choose(located, settings, kind, check_arch=False)
+    require_trust(located, settings, trust_remote_code)
+    return _install(chosen, settings).path
+
+
+def get_kernel_variants(
+    repo_id: str,
+    revision: str | None = None,
+    *,
+    version: int | None = None,
+    backend: str | None = None,
+) -> list[Decision]:
+    """Judge every variant of a kernel: the fitting ones first, best first, then why the others do not.
+
+    Raises:
+        As :func:`get_kernel`, where the kernel is not found.
+    """
+    settings = read_settings()
+    ref = parse_ref(repo_id, revision, version)
+    kind = parse_backend_word(backend)
+    if (override := settings.overrides.get(repo_id)) is not None:
+        return list(decide_local(override, backend=kind))
+    located = locate(ref, settings)
+    return list(decide(detect(), variants_of(located.files), backend=kind))
+
+
+def get_loaded_kernels() -> list[LoadedKernel]:
+    """List the kernels that this process has loaded, in the order of their loading."""
+    return list(_kernels.values())
+
+
+def parse_ref(repo_id: str, revision: str | None, version: int | None) -> KernelRef:
+    """Read what a call asks for.
+
+    Raises:
+        FormatError: ``repo_id`` is not ``owner/name``.
+        UsageError: both a version and a revision, or a version that is no number.
+    """
+    if version is not None and revision is not None:
+        raise UsageError(
+            f"{repo_id}: give a version or a revision, not both "
+            f"(found version={version!r}, revision={revision!r})."
+        )
+    if version is not None and (
+        isinstance(version, bool) or not isinstance(version, int) or version < 0
+    ):
+        raise UsageError(
+            f"{repo_id}: version: expected a number such as 1 (the branch v1), found {version!r}."
+        )
+    return KernelRef(parse_repo_id(repo_id), version, revision or None)
+
+
+def forget() -> None:
+    """Forget every remembered answer, so that the next call looks again; modules stay loaded."""
+    from kernels import source
+
+    _remembered.clear()
+    source.forget()
+
+
+def _frozen(consent: Collection[str]) -> object:
+    return consent if isinstance(consent, str) else frozenset(consent)
+
+
+def _recall(key: object) -> ModuleType | None:
+    known = _remembered.get(key)
+    if known is None:
+        return None
+    if known.hub is not None:
+        return known.module if known.hub.stamp(known.repo) == known.stamp else None
+    if known.stamp is not None:
+        return known.module if quick_stamp(known.path) == known.stamp else None
+    return known.module if time.time() < known.expires else None
+
+
+def _load_path(
+    path: Path,
+    backend: BackendKind | None,
+    clock: _Clock,
+    *,
+    check_arch: bool,
+    key: object = None,
+    repo: RepoId | None = None,
+) -> LoadTrace:
+    variant = choose_local(path, backend=backend, check_arch=check_arch)
+    clock.lap("choose")
+    kernel = _import(variant, None)
+    clock.lap("import")
+    if key is not None and repo is not None:
+        _remembered[key] = _Remembered(
+            module=kernel.module,
+            repo=repo,
+            hub=None,
+            stamp=quick_stamp(variant.path),
+            expires=0.0,
+            path=variant.path,
+        )
+    return LoadTrace(
+        kernel=kernel,
+        path=variant.path,
+        source=str(path),
+        downloaded=False,
+        phases=tuple(clock.phases),
+    )
+
+
+def _choose(
+    located: Located, settings: Settings, backend: BackendKind | None, *, check_arch: bool
+) -> _Chosen:
+    """Take the best variant that fits by name and by its verified metadata.
+
+    Raises:
+        ClientTooOldError, DeviceError, NoVariantError: none does.
+        IntegrityError: the best one is damaged, and offline it cannot be repaired.
+    """
+    store = Store(settings.cache)
+    variants = variants_of(located.files)
+    judge = Judge(str(located.ref), detect(), list(variants), backend)
+    for accepted in judge.fitting:
+        wanted = Wanted(
+            hub=located.hub,
+            repo=located.ref.repo,
+            commit=located.commit,
+            variant=accepted.name,
+            files=variants[accepted.name],
+        )
+        found = find_installed(store, wanted.files, settings.state)
+        if isinstance(found, VariantDir):
+            if judge.accepts(accepted, found.metadata, check_arch=check_arch):
+                return _Chosen(wanted=wanted, installed=found, have={})
+            continue
+        if isinstance(found, Damage):
+            _report_damage(wanted, found, settings)
+        if settings.offline:
+            judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
+            continue
+        data = fetch_metadata(wanted)
+        metadata = _usable_metadata(data, judge, accepted)
+        if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
+            return _Chosen(wanted=wanted, installed=None, have={"metadata.json": data or b""})
+    raise _nothing_fits(located, judge, settings, backend)
+
+
+def _nothing_fits(
+    located: Located, judge: Judge, settings: Settings, backend: BackendKind | None
+) -> NoVariantError | ClientTooOldError | DeviceError | NotCachedError:
+    error = judge.error(_hint(located, settings, backend))
+    if settings.offline and isinstance(error, NoVariantError) and "not-cached" in _kinds(error):
+        return NotCachedError(
+            str(located.ref.repo), f"HF_HUB_OFFLINE forbids asking a hub. {error}"
+        )
+    return error
+
+
+def _kinds(error: NoVariantError) -> set[str]:
+    return {
+        reason.kind for d in error.decisions if not isinstance(d, Accepted) for reason in d.reasons
+    }
+
+
+def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Metadata | None:
+    if data is None:
+        judge.skip(accepted, Reason("metadata", "has no metadata.json"))
+        return None
+    try:
+        return parse_metadata(data)
+    except MetadataError as err:
+        if {fault.kind for fault in err.faults} != {"unknown-backend"}:
+            raise
+        logger.warning("%s: %s is passed over: %s", judge.what, accepted.name, err)
+        judge.skip(accepted, Reason("metadata", "is for a backend that this client does not know"))
+        return None
+
+
+def _report_damage(wanted: Wanted, damage: Damage, settings: Settings) -> None:
+    if settings.offline:
+        raise IntegrityError(
+            f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
+            "HF_HUB_OFFLINE forbids repairing it from the hub: load it once with the network on, "
+            "or copy an undamaged cache here."
+        )
+    logger.warning(
+        "the cached copy of %s is damaged and is fetched again from %s:\n%s",
+        wanted,
+        wanted.hub.url,
+        damage,
+    )
+
+
+def _hint(located: Located, settings: Settings, backend: BackendKind | None) -> str:
+    """Name another version that has a fitting variant, if one has; never fails."""
+    if located.refs is None:
+        return ""
+    current = version_of_branch(located.taken.removeprefix("branch "))
+    commits = {ref.name: ref.commit for ref in located.refs.branches}
+    others = [version for version in versions_of(located.refs) if version != current]
+    system = detect()
+    for version in others[: -HINT_VERSIONS - 1 : -1]:
+        try:
+            files = tree_of(located.hub, located.ref.repo, commits[f"v{version}"], settings)
+        except (NotCachedError, HubUnreachableError, HubAccessError, RevisionNotFoundError):
+            continue
+        if (fitting := choose(system, variants_of(files), backend=backend)) is not None:
+            return (
+                f"However, version {version} has a variant that fits ({fitting.name}): "
+                f"get_kernel({str(located.ref.repo)!r}, version={version})."
+            )
+    return ""
+
+
+def _install(chosen: _Chosen, settings: Settings) -> VariantDir:
+    if chosen.installed is not None:
+        return chosen.installed
+    return install(Store(settings.cache), chosen.wanted, settings.state, have=chosen.have)
+
+
+def _import(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKernel:
+    module = importer.load(variant)
+    return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

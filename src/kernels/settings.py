@@ -1,0 +1,210 @@
+"""The environment variables of the loader, read when a call is made, as one frozen value.
+
+====================  =============================================================
+KERNELS_CACHE         where kernels are kept; default ``$HF_HOME/kernels``
+KERNELS_HUB           hubs, separated by blanks, each ``[owner,owner=]URL``
+KERNELS_REF_TTL       seconds for which a hub's answer counts as fresh; default 600
+LOCAL_KERNELS         ``owner/name=path`` entries, separated by colons
+HF_HOME               default ``$XDG_CACHE_HOME/huggingface``
+HF_ENDPOINT           the hub where KERNELS_HUB names none
+HF_HUB_OFFLINE        never ask a hub
+HF_HUB_DISABLE_TELEMETRY, DISABLE_TELEMETRY, DO_NOT_TRACK
+                      say nothing of this machine to a hub
+XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_STATE_HOME
+                      roots of the defaults
+====================  =============================================================
+
+Tokens and proxies are read by ``huggingface_hub``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_spec.errors import FormatError
+from kernel_spec.names import parse_repo_id
+from kernels.errors import SettingsError
+
+PUBLIC_HUB = "https://huggingface.co"
+DEFAULT_REF_TTL = 600.0
+VARIABLES = (
+    "KERNELS_CACHE",
+    "KERNELS_HUB",
+    "KERNELS_REF_TTL",
+    "LOCAL_KERNELS",
+    "HF_HOME",
+    "HF_ENDPOINT",
+    "HF_HUB_OFFLINE",
+    "HF_HUB_DISABLE_TELEMETRY",
+    "DISABLE_TELEMETRY",
+    "DO_NOT_TRACK",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "HOME",
+)
+
+_TRUE = frozenset({"1", "ON", "YES", "TRUE"})
+# An entry begins where "owner/name=" begins, so that a path may hold colons.
+_OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class HubAddress:
+    """A hub of the settings: its URL, and the owners that are looked up only there."""
+
+    url: str
+    owners: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What the environment says.
+
+    Attributes:
+        cache: the root of the cache.
+        hubs: where kernels are looked for, in order.
+        token_hub: the only http hub that the user's Hugging Face token is sent to.
+        ref_ttl: seconds for which a hub's answer counts as fresh.
+        offline: never ask a hub.
+        telemetry: whether the user agent may describe this machine.
+        overrides: the path that stands for a repository, by id.
+        config: where lasting consent is kept.
+        state: where receipts of an unwritable cache are kept.
+    """
+
+    cache: Path
+    hubs: tuple[HubAddress, ...]
+    token_hub: str = PUBLIC_HUB
+    ref_ttl: float = DEFAULT_REF_TTL
+    offline: bool = False
+    telemetry: bool = True
+    overrides: Mapping[str, Path] = field(default_factory=dict)
+    config: Path
+    state: Path
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from the environment.
+
+    Raises:
+        SettingsError: a variable that cannot be read, with what was expected.
+    """
+    env = os.environ if environ is None else environ
+    hf_home = _directory(
+        env, "HF_HOME", _directory(env, "XDG_CACHE_HOME", _home(env, ".cache")) / "huggingface"
+    )
+    endpoint = (env.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
+    return Settings(
+        cache=_directory(env, "KERNELS_CACHE", hf_home / "kernels"),
+        hubs=parse_hubs(env.get("KERNELS_HUB", "")) or (HubAddress(endpoint),),
+        token_hub=endpoint,
+        ref_ttl=_seconds(env, "KERNELS_REF_TTL", DEFAULT_REF_TTL),
+        offline=_flag(env, "HF_HUB_OFFLINE"),
+        telemetry=not any(
+            _flag(env, name)
+            for name in ("HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
+        ),
+        overrides=parse_overrides(env.get("LOCAL_KERNELS", "")),
+        config=_directory(env, "XDG_CONFIG_HOME", _home(env, ".config")) / "kernels",
+        state=_directory(env, "XDG_STATE_HOME", _home(env, ".local/state")) / "kernels",
+    )
+
+
+def fingerprint(environ: Mapping[str, str] | None = None) -> tuple[str | None, ...]:
+    """Return the raw text of every variable that ``read_settings`` reads."""
+    get = (os.environ if environ is None else environ).get
+    return tuple([get(name) for name in VARIABLES])
+
+
+def parse_hubs(text: str) -> tuple[HubAddress, ...]:
+    """Read ``KERNELS_HUB``: ``acme,ml=https://hub.corp file:///srv/kernels``.
+
+    Raises:
+        SettingsError: an entry that is neither an ``https://``, ``http://`` nor ``file://`` URL.
+    """
+    hubs = []
+    for entry in text.split():
+        owners, equals, url = entry.partition("=")
+        if not equals or "://" in owners:
+            owners, url = "", entry
+        scheme = url.partition("://")[0].lower()
+        if scheme not in {"https", "http", "file"} or "://" not in url:
+            suggestion = f"; write file://{url}" if url.startswith("/") else ""
+            raise SettingsError(
+                f"KERNELS_HUB: {entry!r} is not a hub; expected an https:// or file:// URL, "
+                f"optionally after 'owner,owner='{suggestion}."
+            )
+        hubs.append(HubAddress(url.rstrip("/"), frozenset(filter(None, owners.split(",")))))
+    return tuple(hubs)
+
+
+def parse_overrides(text: str) -> dict[str, Path]:
+    """Read ``LOCAL_KERNELS``: ``owner/name=path`` entries, separated by colons.
+
+    Empty text and a trailing separator mean nothing. A path may hold colons and drive
+    letters, as long as what follows a colon does not look like the next ``owner/name=``.
+
+    Raises:
+        SettingsError: an entry that is not of that form, or a repository named twice.
+    """
+    overrides: dict[str, Path] = {}
+    for entry in _OVERRIDE_START.split(text.strip().strip(":")):
+        if not entry.strip(":"):
+            continue
+        repo_id, equals, path = entry.partition("=")
+        path = path.strip(":") if path.endswith("::") else path.removesuffix(":")
+        try:
+            parse_repo_id(repo_id)
+        except FormatError as err:
+            raise _malformed_override(entry, str(err)) from err
+        if not equals or not path.strip():
+            raise _malformed_override(entry, "there is no path")
+        if repo_id in overrides:
+            raise _malformed_override(entry, f"{repo_id} has an entry already")
+        overrides[repo_id] = Path(path).expanduser()
+    return overrides
+
+
+def hubs_of(settings: Settings, owner: str) -> tuple[HubAddress, ...]:
+    """Return the hubs that may hold an owner's kernels: only the bound ones, if any are."""
+    bound = tuple(hub for hub in settings.hubs if owner in hub.owners)
+    return bound or tuple(hub for hub in settings.hubs if not hub.owners)
+
+
+def _malformed_override(entry: str, why: str) -> SettingsError:
+    return SettingsError(
+        f"LOCAL_KERNELS: invalid entry {entry!r}: {why}; "
+        "expected owner/name=path, entries separated by colons."
+    )
+
+
+def _home(env: Mapping[str, str], below: str) -> Path:
+    home = env.get("HOME")
+    return (Path(home) if home else Path.home()) / below
+
+
+def _directory(env: Mapping[str, str], name: str, default: Path) -> Path:
+    text = env.get(name, "").strip()
+    return Path(os.path.abspath(Path(text).expanduser())) if text else default  # noqa: PTH100 - links stay
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    return env.get(name, "").strip().upper() in _TRUE
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise SettingsError(f"{name}: expected a number of seconds, 0 or more, found {text!r}.")
+    return seconds

@@ -1,0 +1,195 @@
+"""The cache's documents: what hubs said of repositories and commits, and where variants lie.
+
+::
+
+    <KERNELS_CACHE>/store-v1/
+        refs/<hub>/<owner>/<name>.json            what the hub said last of the repository
+        trees/<hub>/<owner>/<name>/<commit>.json  the files of a commit
+        variants/<digest>/                        an installed variant (kernels.install)
+        index/<key>                               the digest of a listing without sha256 hashes
+        locks/  tmp/                              for installs
+
+``<hub>`` is the hash of the hub's URL: what one hub says of a name is no word on another hub's.
+Every document appears whole, by rename; one that cannot be read counts as absent, and one that
+cannot be written is done without, so a read-only cache works.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_spec.digest import variant_digest
+from kernel_spec.directory import Listing, format_listing, parse_listing
+from kernel_spec.errors import FormatError
+from kernel_spec.names import RepoId
+from kernel_spec.wire import Ref, Refs, TreeFile
+
+FOLDER = "store-v1"
+_RECORD_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The cache below one root."""
+
+    root: Path
+
+    def folder(self, name: str) -> Path:
+        """Return one of the folders of the head of this module."""
+        return self.root / FOLDER / name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What a hub said of a repository.
+
+    Attributes:
+        checked: when it was asked, in seconds since 1970.
+        refs: its branches and tags, or None where the hub has no such repository.
+        trusted: whether it said that the owner is a trusted publisher; None: it was not asked.
+        trust_checked: when it was asked that.
+    """
+
+    checked: float
+    refs: Refs | None
+    trusted: bool | None = None
+    trust_checked: float = 0.0
+
+
+def read_record(store: Store, hub_url: str, repo: RepoId) -> Record | None:
+    """Return what is remembered of a repository on a hub, or None."""
+    try:
+        document = json.loads(_record_path(store, hub_url, repo).read_bytes())
+        if document["format"] != _RECORD_FORMAT:
+            return None
+        refs = document["refs"]
+        return Record(
+            checked=float(document["checked"]),
+            refs=None
+            if refs is None
+            else Refs(
+                branches=tuple(Ref(str(n), str(c)) for n, c in refs["branches"]),
+                tags=tuple(Ref(str(n), str(c)) for n, c in refs["tags"]),
+            ),
+            trusted=document["trusted"],
+            trust_checked=float(document["trust_checked"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_record(store: Store, hub_url: str, repo: RepoId, record: Record) -> None:
+    """Remember what a hub said of a repository; an unwritable cache goes without."""
+    refs = record.refs
+    document: dict[str, Any] = {
+        "format": _RECORD_FORMAT,
+        "hub": hub_url,
+        "repo": str(repo),
+        "checked": record.checked,
+        "trusted": record.trusted,
+        "trust_checked": record.trust_checked,
+        "refs": refs
+        and {
+            "branches": [[ref.name, ref.commit] for ref in refs.branches],
+            "tags": [[ref.name, ref.commit] for ref in refs.tags],
+        },
+    }
+    _try_write(_record_path(store, hub_url, repo), json.dumps(document, indent=1).encode())
+
+
+def read_tree(store: Store, hub_url: str, repo: RepoId, commit: str) -> tuple[TreeFile, ...] | None:
+    """Return the remembered files of a commit, or None."""
+    try:
+        return parse_listing(_tree_path(store, hub_url, repo, commit).read_bytes()).files
+    except (OSError, FormatError):
+        return None
+
+
+def write_tree(
+    store: Store, hub_url: str, repo: RepoId, commit: str, files: Sequence[TreeFile]
+) -> None:
+    """Remember the files of a commit; an unwritable cache goes without."""
+    ordered = tuple(sorted(files, key=lambda file: file.path))
+    _try_write(_tree_path(store, hub_url, repo, commit), format_listing(Listing(None, ordered)))
+
+
+def find_cached_commits(store: Store, hub_url: str, repo: RepoId, prefix: str) -> list[str]:
+    """List the commits whose files are remembered and whose ids begin with a text, sorted."""
+    folder = _tree_path(store, hub_url, repo, "x").parent
+    return sorted(path.stem for path in folder.glob(f"{prefix}*.json"))
+
+
+def find_digest(store: Store, files: Sequence[TreeFile]) -> str | None:
+    """Return the digest that a variant with these files has or had, if that can be known.
+
+    Args:
+        store: the cache.
+        files: the variant's files, with paths from its own root.
+    """
+    known = [(file.path, file.size, file.sha256) for file in files if file.sha256 is not None]
+    if len(known) == len(files):
+        return variant_digest(known)
+    try:
+        digest = (store.folder("index") / listing_key(files)).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return digest if len(digest) == 64 and digest.isalnum() else None
+
+
+def write_index(store: Store, files: Sequence[TreeFile], digest: str) -> None:
+    """Remember the digest of a listing whose hashes are not all sha256."""
+    if any(file.sha256 is None for file in files):
+        _try_write(store.folder("index") / listing_key(files), f"{digest}\n".encode())
+
+
+def listing_key(files: Sequence[TreeFile]) -> str:
+    """Name a variant by what its listing says, before its bytes are here: 64 hex digits."""
+    lines = sorted(f"{file.path}\0{file.size}\0{file.sha256 or file.oid}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it appears whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _try_write(path: Path, data: bytes) -> bool:
+    try:
+        write_whole(path, data)
+    except OSError:
+        return False
+    return True
+
+
+def _hub_key(url: str) -> str:
+    return hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
+
+
+def _record_path(store: Store, hub_url: str, repo: RepoId) -> Path:
+    return store.folder("refs") / _hub_key(hub_url) / repo.owner / f"{repo.name}.json"
+
+
+def _tree_path(store: Store, hub_url: str, repo: RepoId, commit: str) -> Path:
+    return store.folder("trees") / _hub_key(hub_url) / repo.owner / repo.name / f"{commit}.json"

@@ -1,0 +1,156 @@
+"""Decides whether a kernel's code may run: who is trusted, and who consented.
+
+A directory hub that the settings name is trusted. Of any other hub's owner, the hub itself says
+whether it is a trusted publisher; that answer is part of the repository's record. Where it says
+no, somebody must consent: the caller for one call (never stored), or the user for good, with
+``kernels trust add``, which writes ``trust.json`` in the user's configuration directory.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernel_spec.names import RepoId
+from kernels.errors import HubUnreachableError, SettingsError, TrustError
+from kernels.hub import Hub
+from kernels.settings import Settings
+from kernels.source import Located
+from kernels.store import Record, Store, read_record, write_record, write_whole
+
+FILE_NAME = "trust.json"
+FORMAT = 1
+
+# True: everything; otherwise the repositories, by id, that the caller trusts.
+Consent = bool | Collection[str]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class TrustedOwner:
+    """An owner on a hub whose kernels the user runs: equal names on two hubs are two owners."""
+
+    owner: str
+    hub: str
+
+
+def require_trust(
+    located: Located, settings: Settings, consent: Consent, *, refresh: bool = False
+) -> None:
+    """Return where the code of a kernel may run.
+
+    Args:
+        located: the kernel and the hub that has it.
+        settings: where lasting consent and the record are.
+        consent: what the caller consents to.
+        refresh: ask the hub even where its last answer is fresh.
+
+    Raises:
+        HubUnreachableError: whether the publisher is trusted is not known and cannot be asked.
+        TrustError: the publisher is not trusted and nobody consented.
+    """
+    repo = located.ref.repo
+    if consented(repo, consent) or located.hub.is_directory:
+        return
+    if TrustedOwner(repo.owner, located.hub.url) in read_trusted(settings.config):
+        return
+    store = Store(settings.cache)
+    record = read_record(store, located.hub.url, repo)
+    trusted = _publisher_is_trusted(located, store, record, settings, refresh=refresh)
+    if not trusted:
+        raise TrustError(str(repo), _refusal(repo, located.hub, trusted))
+
+
+def consented(repo: RepoId, consent: Consent) -> bool:
+    """Say whether the caller consents to run the code of a repository.
+
+    Raises:
+        TrustError: ``consent`` is a text; a list of repository ids is meant.
+    """
+    if isinstance(consent, bool):
+        return consent
+    if isinstance(consent, str):
+        raise TrustError(
+            str(repo),
+            f"trust_remote_code: expected True, False or a list of ids, found {consent!r}.",
+        )
+    return str(repo) in consent
+
+
+def _publisher_is_trusted(
+    located: Located, store: Store, record: Record | None, settings: Settings, *, refresh: bool
+) -> bool | None:
+    """Return the hub's answer, remembered or asked for; None where offline and never asked."""
+    known = record.trusted if record is not None else None
+    pinned = located.refs is None
+    if record is not None and known is not None:
+        fresh = not refresh and 0 <= time.time() - record.trust_checked < settings.ref_ttl
+        # A full commit with all its files in the cache never needs the network.
+        if fresh or settings.offline or (pinned and known):
+            return known
+    if settings.offline:
+        return None
+    try:
+        organization = located.hub.read_organization(located.ref.repo.owner)
+    except HubUnreachableError:
+        if known is None:
+            raise
+        return known
+    trusted = organization is not None and organization.trusted_publisher
+    base = record or Record(checked=0.0, refs=located.refs)
+    write_record(
+        store,
+        located.hub.url,
+        located.ref.repo,
+        replace(base, trusted=trusted, trust_checked=time.time()),
+    )
+    return trusted
+
+
+def _refusal(repo: RepoId, hub: Hub, answer: bool | None) -> str:
+    found = (
+        f"HF_HUB_OFFLINE is set, and {hub.url} was never asked whether {repo.owner!r} is a trusted publisher"
+        if answer is None
+        else f"{hub.url} does not name {repo.owner!r} a trusted kernel publisher"
+    )
+    return (
+        f"{repo} was not loaded: loading a kernel runs its code, and {found}. "
+        "If you trust it, consent for this call with trust_remote_code=True (or a list of "
+        f"repository ids), or for good with: kernels trust add {repo.owner}"
+    )
+
+
+def read_trusted(config: Path) -> frozenset[TrustedOwner]:
+    """Read the owners that the user trusts for good.
+
+    Raises:
+        SettingsError: the file is not as this client writes it.
+    """
+    path = config / FILE_NAME
+    try:
+        document = json.loads(path.read_bytes())
+        if document["format"] != FORMAT:
+            raise SettingsError(
+                f"{path}: expected format {FORMAT}, found {document['format']!r}; "
+                "a later client wrote it."
+            )
+        return frozenset(
+            TrustedOwner(str(entry["owner"]), str(entry["hub"])) for entry in document["owners"]
+        )
+    except FileNotFoundError:
+        return frozenset()
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as err:
+        raise SettingsError(f"{path}: cannot be read: {err}. Correct or remove the file.") from err
+
+
+def write_trusted(config: Path, owners: Collection[TrustedOwner]) -> None:
+    """Write the owners that the user trusts for good; the file appears whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    entries = [{"owner": entry.owner, "hub": entry.hub} for entry in sorted(owners)]
+    document = {"format": FORMAT, "owners": entries}
+    write_whole(config / FILE_NAME, json.dumps(document, indent=2).encode() + b"\n")

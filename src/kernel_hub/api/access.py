@@ -16,6 +16,9 @@ from kernel_hub.api.failure import answer_error
 access_log = logging.getLogger("kernel_hub.access")
 log = logging.getLogger("kernel_hub")
 
+# No client sees this status: it left before an answer began.
+NOT_ANSWERED = 499
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
@@ -25,9 +28,9 @@ class Access:
         method: the HTTP method.
         path: the path as it was sent, percent-encoded.
         query: the query as it was sent.
-        status: the status of the answer; 499 where the client left before one began.
-        bytes: the length of the answer's body.
-        ms: how long it took, in milliseconds.
+        status: the status of the answer; 499 where none began.
+        bytes: the length of the answer's body, as far as it was sent.
+        ms: how long it took until the last bytes were handed to the server, in milliseconds.
         id: the ``X-Request-Id`` of the answer.
     """
 
@@ -57,7 +60,21 @@ class Edge:
             return
         began = time.perf_counter()
         request_id = secrets.token_hex(8)
-        status, sent, announced = 499, 0, "0"
+        status, sent, announced, logged = NOT_ANSWERED, 0, "0", False
+
+        def write_log() -> None:
+            nonlocal logged
+            logged = True
+            access = Access(
+                method=scope["method"],
+                path=scope.get("raw_path", b"").decode("latin-1"),
+                query=scope["query_string"].decode("latin-1"),
+                status=status,
+                bytes=sent,
+                ms=round((time.perf_counter() - began) * 1000, 3),
+                id=request_id,
+            )
+            access_log.info(json.dumps(asdict(access)), extra={"access": access})
 
         async def observe(message: Message) -> None:
             nonlocal status, sent, announced
@@ -69,25 +86,21 @@ class Edge:
                 announced = headers.get("Content-Length", "0")
             elif message["type"] == "http.response.pathsend":
                 sent = int(announced)
+                write_log()
             else:
                 sent += len(message.get("body", b""))
+                # Before the last bytes leave: a client that has its answer finds it in the log.
+                if not message.get("more_body", False):
+                    write_log()
             await send(message)
 
         try:
             await self.app(scope, receive, observe)
         except Exception:  # the edge of the process: the client gets an answer, the log the rest
             log.exception("request %s failed", request_id)
-            if status == 499:
+            if status == NOT_ANSWERED:
                 message = f"The hub failed; its log has more under {request_id}."
                 await answer_error(500, message)(scope, receive, observe)
         finally:
-            access = Access(
-                method=scope["method"],
-                path=scope.get("raw_path", b"").decode("latin-1"),
-                query=scope["query_string"].decode("latin-1"),
-                status=status,
-                bytes=sent,
-                ms=round((time.perf_counter() - began) * 1000, 3),
-                id=request_id,
-            )
-            access_log.info(json.dumps(asdict(access)), extra={"access": access})
+            if not logged:
+                write_log()

@@ -13,6 +13,7 @@ from kernel_hub.errors import DamagedFileError, RepositoryNotFoundError, Revisio
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import FormatError, IntegrityError
+from kernel_spec.listing import hash_file
 from kernel_spec.names import RepoId, parse_repo_id
 from kernel_spec.wire import Refs, TreeFile
 
@@ -107,7 +108,7 @@ class DirectoryStore:
             return None
         if found.st_size != file.size:
             return f"found {found.st_size} bytes, expected {file.size}"
-        hashes = directory.hash_file(place)
+        hashes = hash_file(place)
         if hashes != promised:
             return f"found bytes with the blob id {hashes[1]}, expected {file.oid}"
         with self._lock:

@@ -288,7 +288,7 @@ def _write_ninja(
             variables={"command": quote_flags(link), "log": quote_flags([str(log)])},
         )
     )
-    return format_ninja(rules, edges)
+    return format_ninja(rules, edges, builddir="../obj")
 
 
 def _run_ninja(

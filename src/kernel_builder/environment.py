@@ -15,7 +15,13 @@ from kernel_builder.known import read_known
 from kernel_builder.plan import Host, VariantBuild
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain import stubs
-from kernel_builder.toolchain.cpu import CpuToolchain, find_compiler, get_compiler, read_toolchain
+from kernel_builder.toolchain.cpu import (
+    CpuToolchain,
+    describe_missing,
+    find_compiler,
+    get_compiler,
+    read_toolchain,
+)
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_spec.backend import BackendKind
@@ -47,9 +53,7 @@ def detect_host(settings: Settings) -> Host:
     torch = find_torch()
     missing = dict(read_known().uncompiled)
     if find_compiler(settings) is None:
-        missing[BackendKind.CPU] = f"needs a C++ compiler ({settings.cxx or 'g++'} not found)"
-    if torch is None:
-        missing[BackendKind.CPU] = "needs torch (pip install torch)"
+        missing[BackendKind.CPU] = describe_missing(settings)
     return Host(
         cpu=platform.machine(),
         os=platform.system().lower(),

@@ -63,9 +63,15 @@ def quote_flags(flags: Iterable[str]) -> str:
     return escape_value(shlex.join(flags))
 
 
-def format_ninja(rules: Iterable[Rule], edges: Iterable[Edge]) -> str:
-    """Write a Ninja file: the rules, then the edges, both in the given order."""
-    lines = ["ninja_required_version = 1.8"]
+def format_ninja(rules: Iterable[Rule], edges: Iterable[Edge], *, builddir: str) -> str:
+    """Write a Ninja file: the rules, then the edges, both in the given order.
+
+    Args:
+        rules: the ways to make files.
+        edges: what to make.
+        builddir: where Ninja keeps its own log.
+    """
+    lines = ["ninja_required_version = 1.8", f"builddir = {escape_path(builddir)}"]
     for rule in rules:
         lines += ["", f"rule {rule.name}", f"  command = {rule.command}"]
         lines.append(f"  description = {rule.description}")

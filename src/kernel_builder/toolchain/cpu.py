@@ -87,13 +87,18 @@ def get_compiler(settings: Settings) -> Compiler:
     """
     compiler = find_compiler(settings)
     if compiler is None:
-        name = settings.cxx or _DEFAULT
-        origin = " (from CXX)" if settings.cxx else ""
-        raise ToolchainError(
-            f"{name} not found{origin}: looked in PATH={settings.search_path}; install it "
-            "(Debian: apt-get install g++; Fedora: dnf install gcc-c++) or set CXX to a C++ compiler"
-        )
+        raise ToolchainError(describe_missing(settings))
     return compiler
+
+
+def describe_missing(settings: Settings) -> str:
+    """Say in one line that there is no C++ compiler, where it was looked for, and what to do."""
+    name = settings.cxx or _DEFAULT
+    origin = " (from CXX)" if settings.cxx else ""
+    return (
+        f"{name} not found{origin}: looked in PATH={settings.search_path}; install it "
+        "(Debian: apt-get install g++; Fedora: dnf install gcc-c++) or set CXX to a C++ compiler"
+    )
 
 
 def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+from kernel_builder.settings import read_settings
+
+
+def test_the_cache_follows_xdg_then_home() -> None:
+    assert read_settings({"XDG_CACHE_HOME": "/c", "HOME": "/h"}).cache == Path("/c/kernel-builder")
+    assert read_settings({"HOME": "/h"}).cache == Path("/h/.cache/kernel-builder")
+    assert read_settings({"XDG_CACHE_HOME": "", "HOME": "/h"}).cache == Path(
+        "/h/.cache/kernel-builder"
+    )
+
+
+def test_programs_do_not_see_what_would_change_a_build() -> None:
+    environ = {
+        "PATH": "/bin",
+        "HOME": "/h",
+        "CPATH": "/evil",
+        "LC_ALL": "de_DE",
+        "TZ": "Asia/Seoul",
+    }
+    variables = read_settings(environ).variables
+    assert "CPATH" not in variables
+    assert variables["LC_ALL"] == "C"
+    assert variables["TZ"] == "UTC"
+    assert variables["PATH"] == "/bin"
+
+
+def test_cxx_names_the_compiler() -> None:
+    assert read_settings({"CXX": "clang++"}).cxx == "clang++"
+    assert read_settings({"CXX": ""}).cxx is None

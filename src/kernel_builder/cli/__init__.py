@@ -1,0 +1,37 @@
+"""The commands ``kernel-builder`` and ``build2cmake``: each verb is a module, loaded when it is called."""
+
+from __future__ import annotations
+
+from kernel_builder.cli.frame import LazyGroup, run
+
+_VERBS = {
+    "init": "kernel_builder.cli.init:init",
+    "plan": "kernel_builder.cli.plan:plan",
+    "list-variants": "kernel_builder.cli.list_variants:list_variants",
+    "check-config": "kernel_builder.cli.check_config:check_config",
+    "build": "kernel_builder.cli.build:build",
+    "check": "kernel_builder.cli.check:check",
+    "upload": "kernel_builder.cli.upload:upload",
+}
+
+
+def main() -> None:
+    """Run ``kernel-builder``; does not return."""
+    run(
+        LazyGroup(
+            "kernel-builder",
+            verbs=_VERBS,
+            help="Write compute kernels, build them for many environments, publish them.",
+        )
+    )
+
+
+def build2cmake() -> None:
+    """Run ``build2cmake``, the older name of the tools around ``build.toml``; does not return."""
+    run(
+        LazyGroup(
+            "build2cmake",
+            verbs={"validate": "kernel_builder.cli.check_config:validate"},
+            help="Tools around build.toml. kernel-builder has the rest.",
+        )
+    )

@@ -1,0 +1,42 @@
+"""``kernel-builder build``: compile, check and package the variants of a project."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.frame import project_argument, selection_options
+
+
+@click.command("build")
+@project_argument
+@selection_options
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: what fits]."
+)
+@click.option("--force", is_flag=True, help="Build even what is up to date.")
+def build(
+    directory: Path,
+    backends: tuple[str, ...],
+    variants: tuple[str, ...],
+    jobs: int | None,
+    force: bool,
+) -> None:
+    """Build every variant of DIR that can be built here, into DIR/build."""
+    from kernel_builder.cli.making import read_selection
+    from kernel_builder.config.read import find_project
+    from kernel_builder.pipeline import build_project
+    from kernel_builder.progress import open_reporter
+    from kernel_builder.report import format_report
+
+    selection = read_selection(backends, variants)
+    project = find_project(directory)
+    with open_reporter(sys.stderr) as reporter:
+        report = build_project(
+            project, selection=selection, jobs=jobs, force=force, reporter=reporter
+        )
+    click.echo(format_report(report))
+    if report.exit_code:
+        raise click.exceptions.Exit(report.exit_code)

@@ -1,0 +1,125 @@
+"""What all commands share: verbs loaded on demand, one way to fail, and the arguments they repeat."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kernel_spec.errors import KernelError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class LazyGroup(click.Group):
+    """A group of verbs whose modules are imported when they are called or described."""
+
+    def __init__(self, name: str, *, verbs: Mapping[str, str], help: str) -> None:  # noqa: A002
+        options: list[click.Parameter] = [
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                expose_value=False,
+                is_eager=True,
+                callback=_print_version,
+                help="Show the version and exit.",
+            ),
+            # run() takes it from anywhere on the line; this makes the help name it.
+            click.Option(
+                ["--debug"],
+                is_flag=True,
+                expose_value=False,
+                help="Show where in the program an error comes from.",
+            ),
+        ]
+        settings = {"help_option_names": ["-h", "--help"]}
+        super().__init__(name, help=help, params=options, context_settings=settings)
+        self._verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """List the verbs in the order of the work."""
+        return list(self._verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a verb."""
+        place = self._verbs.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from kernels._version import __version__
+
+        click.echo(f"{ctx.info_name} {__version__}")
+        ctx.exit()
+
+
+def run(group: click.Group) -> None:
+    """Run a command line; does not return.
+
+    Exit codes: 0; 1: it failed; 2: the command, ``build.toml`` or the project is wrong.
+    Tracebacks are shown with ``--debug`` alone.
+    """
+    arguments = sys.argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    debug = "--debug" in arguments[:end]
+    arguments = [each for each in arguments[:end] if each != "--debug"] + arguments[end:]
+    try:
+        code = group.main(arguments, prog_name=group.name, standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("stopped", err=True)
+        code = 130
+    except click.ClickException as err:
+        err.show()
+        code = err.exit_code
+    except KernelError as err:
+        if debug:
+            raise
+        click.echo(_describe(err), err=True)
+        code = err.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+        code = 1
+    except Exception as err:
+        if debug:
+            raise
+        click.echo(f"error: {type(err).__name__}: {err} (--debug shows where)", err=True)
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _describe(error: KernelError) -> str:
+    """Write an error; the lines of a faulty ``build.toml`` begin with its name, for editors."""
+    from kernel_builder.errors import ConfigError
+
+    return str(error) if isinstance(error, ConfigError) else f"error: {error}"
+
+
+def project_argument(command: _Command) -> _Command:
+    """Add the argument ``[DIR]``: a project, or its ``build.toml``; default: the current one."""
+    kind = click.Path(path_type=Path)
+    return click.argument("directory", metavar="[DIR]", type=kind, default=Path())(command)
+
+
+def selection_options(command: _Command) -> _Command:
+    """Add ``--backend`` and ``--variant``, each as often as wanted."""
+    command = click.option(
+        "--variant", "variants", multiple=True, metavar="NAME", help="Only this variant."
+    )(command)
+    return click.option(
+        "--backend", "backends", multiple=True, metavar="NAME", help="Only this backend."
+    )(command)
+
+
+def json_option(command: _Command) -> _Command:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(command)

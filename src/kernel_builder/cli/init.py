@@ -1,0 +1,74 @@
+"""``kernel-builder init``: write a new project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_spec.backend import BackendKind
+
+
+class _BackendsCommand(click.Command):
+    """Takes several values after one ``--backends``: ``--backends cpu cuda``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give every value its own flag before click reads the line."""
+        return super().parse_args(ctx, spread(args, "--backends"))
+
+
+def spread(arguments: list[str], flag: str) -> list[str]:
+    """Repeat a flag before each of the backends that follow it.
+
+    The first value after the flag is taken whatever it is; each further one where it is, or is
+    nearly, the name of a backend, so that a PATH may follow.
+    """
+    result: list[str] = []
+    taken: int | None = None
+    for argument in [*arguments, "--"]:
+        if taken is not None and not argument.startswith("-"):
+            if taken == 0 or _is_like_a_backend(argument):
+                result += [flag, argument]
+                taken += 1
+                continue
+        elif taken == 0:
+            raise click.UsageError(f"{flag} needs at least one backend, such as cpu")
+        if argument == flag:
+            taken = 0
+        else:
+            taken = None
+            result.append(argument)
+    return result[:-1]
+
+
+def _is_like_a_backend(text: str) -> bool:
+    from kernel_builder.config.table import find_close
+
+    known = ["all", *(kind.value for kind in BackendKind)]
+    return text in known or find_close(text, known) is not None
+
+
+@click.command("init", cls=_BackendsCommand)
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--name", required=True, metavar="OWNER/REPO", help="Where it will be published.")
+@click.option(
+    "--backends",
+    multiple=True,
+    default=("cpu",),
+    show_default=True,
+    metavar="NAME...",
+    help="What to write sources for: cpu cuda.",
+)
+@click.option("--license", "licence", default="Apache-2.0", show_default=True)
+@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+def init(
+    path: Path | None, name: str, backends: tuple[str, ...], licence: str, overwrite: bool
+) -> None:
+    """Write a new kernel project to PATH (./REPO): it builds, and its tests pass, at once."""
+    from kernel_builder.scaffold import plan_project, write_project
+
+    project = plan_project(name=name, backends=backends, licence=licence)
+    target = path if path is not None else Path(project.name)
+    for file in write_project(project, target, overwrite=overwrite):
+        click.echo(str(target / file))
+    click.echo(f"\nnext: kernel-builder build {target} && python -m pytest {target}")

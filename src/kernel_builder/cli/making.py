@@ -1,0 +1,44 @@
+"""From a directory on the command line to the plan of its project on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernel_builder.config.check import check_backend
+from kernel_builder.config.model import Build
+from kernel_builder.config.read import find_project, read_build
+from kernel_builder.environment import detect_host
+from kernel_builder.errors import SelectionError
+from kernel_builder.plan import Plan, Selection, plan
+from kernel_builder.settings import read_settings
+from kernel_builder.sources import read_sources
+from kernel_spec.backend import BackendKind
+
+
+def read_selection(backends: Iterable[str], variants: Iterable[str]) -> Selection:
+    """Read what ``--backend`` and ``--variant`` name.
+
+    Raises:
+        SelectionError: no such backend.
+    """
+    for text in backends:
+        finding = check_backend(text)
+        if finding is not None:
+            hint = f'; did you mean "{finding.suggestion}"?' if finding.suggestion else ""
+            raise SelectionError(f"--backend: {finding.message}{hint}")
+    return Selection(
+        backends=frozenset(BackendKind(text) for text in backends), variants=frozenset(variants)
+    )
+
+
+def make_plan(place: Path, selection: Selection) -> tuple[Build, Plan]:
+    """Read a project and plan it for this machine.
+
+    Raises:
+        ConfigError, ProjectError, SelectionError: as the functions that it calls.
+    """
+    project = find_project(place)
+    build = read_build(project)
+    sources = read_sources(project, build)
+    return build, plan(build, sources, host=detect_host(read_settings()), selection=selection)

@@ -1,0 +1,108 @@
+"""``kernel-builder plan``: what a build would do, before anything is compiled."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kernel_builder.cli.frame import json_option, project_argument, selection_options
+
+if TYPE_CHECKING:
+    from kernel_builder.plan import Plan, VariantBuild
+
+_HEAD = ("variant", "file", "for", "component", "archs")
+
+
+@click.command("plan")
+@project_argument
+@selection_options
+@json_option
+def plan(
+    directory: Path, backends: tuple[str, ...], variants: tuple[str, ...], as_json: bool
+) -> None:
+    """Show the variants that DIR gives here and the files that each is made of."""
+    from kernel_builder.cli.making import make_plan, read_selection
+
+    _, made = make_plan(directory, read_selection(backends, variants))
+    if as_json:
+        click.echo(json.dumps(_plain(made), indent=2))
+        return
+    rows = [row for variant in made.variants for row in _rows(variant)]
+    if sys.stdout.isatty():
+        _draw(rows)
+    elif rows:
+        click.echo(format_columns((_HEAD, *rows)))
+    for variant in made.variants:
+        abi = f"torch stable ABI {variant.stable_abi}" if variant.stable_abi else "torch's full ABI"
+        what = f"{len(variant.units)} to compile, {abi}" if variant.units else "nothing to compile"
+        files = (
+            f"{len(variant.package)} Python files" if len(variant.package) != 1 else "1 Python file"
+        )
+        click.echo(f"{variant.variant}: {what}; {files}; torch.ops.{variant.op_id}")
+    for skipped in made.skipped:
+        click.echo(str(skipped))
+    for note in made.notes:
+        click.echo(f"note: {note}")
+
+
+def _rows(variant: VariantBuild) -> list[tuple[str, ...]]:
+    """Return a row for each file that is compiled, or one for a variant without machine code."""
+    name = str(variant.variant)
+    if not variant.units:
+        return [(name, "-", variant.backend.value, "-", " ".join(variant.archs) or "-")]
+    return [
+        (
+            name,
+            unit.source,
+            unit.backend.value,
+            unit.component or "(binding)",
+            " ".join(unit.archs) or "-",
+        )
+        for unit in variant.units
+    ]
+
+
+def format_columns(rows: tuple[tuple[str, ...], ...]) -> str:
+    """Write rows as columns of equal width, two blanks apart; lines never end in blanks."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _draw(rows: list[tuple[str, ...]]) -> None:
+    """Draw the rows as a table, naming each variant once."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*_HEAD)
+    last = None
+    for row in rows:
+        if last is not None and row[0] != last:
+            table.add_section()
+        table.add_row("" if row[0] == last else row[0], *row[1:])
+        last = row[0]
+    Console().print(table)
+
+
+def _plain(made: Plan) -> dict[str, object]:
+    """Return a plan as JSON values."""
+    variants = []
+    for each in made.variants:
+        content = asdict(each)
+        content["variant"] = str(each.variant)
+        content["stable_abi"] = None if each.stable_abi is None else str(each.stable_abi)
+        content["torch"] = None if each.torch is None else each.torch.version
+        variants.append(content)
+    return {
+        "variants": variants,
+        "skipped": {each.backend.value: each.reason for each in made.skipped},
+        "notes": list(made.notes),
+    }

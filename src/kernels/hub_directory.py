@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,11 +101,12 @@ def open_directory_hub(url: str) -> FolderHub:
     Raises:
         SettingsError: the URL names another host, or no absolute path.
     """
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
+    from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(url)
-    root = Path(url2pathname(parts.path))
+    path = unquote(parts.path)
+    # file:///C:/hub: on Windows the slash before the drive is no part of the path.
+    root = Path(path.lstrip("/") if os.name == "nt" else path)
     if parts.netloc not in {"", "localhost"} or not root.is_absolute():
         raise SettingsError(
             f"KERNELS_HUB: {url!r} names no folder of this machine; expected file:///absolute/path."

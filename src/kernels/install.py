@@ -9,85 +9,39 @@ holder clears away what an interrupted one left.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernel_spec.digest import is_counted, variant_digest
 from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.metadata import FILE_NAME, parse_metadata
-from kernel_spec.names import RepoId, parse_safe_path
+from kernel_spec.names import parse_safe_path
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError, HubUnreachableError
-from kernels.hub import BUILD_FOLDER, Hub
+from kernels.fetch import Wanted, read_verified
 from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
-from kernels.store import Store, find_digest, listing_key, write_index
+from kernels.log import logger
+from kernels.store import Store, listing_key, write_index
 from kernels.verify import (
     MANIFEST_NAME,
     RECEIPT_NAME,
     Damage,
     Manifest,
+    find_installed,
     format_manifest,
     format_receipt,
     scan,
     verify_installed,
 )
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
-logger = logging.getLogger("kernels")
-
 DOWNLOADS_AT_ONCE = 8
 ATTEMPTS = 3
 QUIET_WAIT_SECONDS = 3.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """A variant that a hub offers.
-
-    Attributes:
-        hub: who offers it.
-        repo: the repository.
-        commit: the commit.
-        variant: the name of the variant.
-        files: its files, with paths from the variant's root.
-    """
-
-    hub: Hub
-    repo: RepoId
-    commit: str
-    variant: str
-    files: tuple[TreeFile, ...]
-
-    def __str__(self) -> str:
-        return f"{self.repo} ({self.variant} at commit {self.commit[:12]})"
-
-
-def find_installed(
-    store: Store, files: Sequence[TreeFile], state: Path
-) -> VariantDir | Damage | None:
-    """Return the installed and verified variant with these files, its damage, or None."""
-    digest = find_digest(store, files)
-    if digest is None:
-        return None
-    return verify_installed(store.folder("variants") / digest, state)
-
-
-def fetch_metadata(wanted: Wanted) -> bytes | None:
-    """Return the verified bytes of a variant's ``metadata.json``, or None where it has none."""
-    for file in wanted.files:
-        if file.path == FILE_NAME:
-            return b"".join(_verified_chunks(wanted, file))
-    return None
 
 
 def install(
@@ -196,7 +150,7 @@ def is_counted_or_named(path: str) -> bool:
 def _fetch_file(wanted: Wanted, file: TreeFile, path: Path, have: bytes | None) -> str:
     for attempt in range(1, ATTEMPTS + 1):
         sha256 = hashlib.sha256()
-        chunks = [have] if have is not None else _verified_chunks(wanted, file)
+        chunks = [have] if have is not None else read_verified(wanted, file)
         try:
             _write(path, _hashing(chunks, sha256.update), executable=file.executable)
         except HubUnreachableError:
@@ -210,32 +164,6 @@ def _fetch_file(wanted: Wanted, file: TreeFile, path: Path, have: bytes | None) 
         else:
             return sha256.hexdigest()
     raise AssertionError("the last attempt returns or raises")
-
-
-def _verified_chunks(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
-    """Yield the bytes of a file; raise at the end, or as soon as there are too many, if they differ."""
-    expected = file.sha256 or file.oid
-    actual: _Hash
-    if file.sha256 is not None:
-        actual = hashlib.sha256()
-    else:
-        actual = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
-    size = 0
-    path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
-    for chunk in wanted.hub.read_chunks(wanted.repo, wanted.commit, replace(file, path=path)):
-        size += len(chunk)
-        if size > file.size:
-            break
-        actual.update(chunk)
-        yield chunk
-    if size != file.size or actual.hexdigest() != expected:
-        found = f"more than {file.size}" if size > file.size else str(size)
-        raise IntegrityError(
-            f"{wanted.hub.url} holds other bytes than its listing promises; nothing was installed:\n"
-            f"  {wanted}: {path}: expected {file.size} bytes with hash {expected}, "
-            f"found {found} bytes with hash {actual.hexdigest()}\n"
-            "Publish the kernel again, or ask who runs the hub."
-        )
 
 
 def _hashing(
@@ -297,7 +225,7 @@ def _locked(store: Store, key: str, what: str) -> Iterator[str]:
         try:
             lock.acquire(timeout=QUIET_WAIT_SECONDS)
         except Timeout:
-            logger.warning("waiting for another process that installs %s", what)
+            logger().warning("waiting for another process that installs %s", what)
             lock.acquire()
     try:
         yield key

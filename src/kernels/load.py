@@ -7,51 +7,43 @@ from this process's memory, after a check that costs microseconds and no request
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from kernel_spec.backend import BackendKind
-from kernel_spec.compat import Accepted, Decision, Reason, choose, decide
-from kernel_spec.errors import IntegrityError, MetadataError, UsageError
-from kernel_spec.metadata import Metadata, parse_metadata
-from kernel_spec.names import RepoId, parse_repo_id, version_of_branch
-from kernels import importer
+from kernel_spec.compat import Decision, decide
+from kernel_spec.errors import UsageError
+from kernel_spec.metadata import Metadata
+from kernel_spec.names import RepoId, parse_repo_id
 from kernels import settings as settings_module
+from kernels import source
 from kernels.errors import (
     ClientTooOldError,
     DeviceError,
-    HubAccessError,
-    HubUnreachableError,
     NotAKernelError,
     NotCachedError,
     NoVariantError,
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.fit import Judge, parse_backend_word
+from kernels.fit import parse_backend_word
 from kernels.hub import Hub
-from kernels.importer import VariantDir
-from kernels.install import Wanted, fetch_metadata, find_installed, install
-from kernels.local import choose_local, decide_local, quick_stamp
 from kernels.settings import Settings, read_settings
-from kernels.source import KernelRef, Located, locate, tree_of, variants_of, versions_of
+from kernels.source import KernelRef, locate, variants_of
 from kernels.store import Store
 from kernels.system import detect
-from kernels.trust import require_trust
-from kernels.verify import Damage
 
-logger = logging.getLogger("kernels")
+if TYPE_CHECKING:
+    from kernels.choose import Chosen
+    from kernels.importer import VariantDir
 
 UserAgent = str | Mapping[str, str] | None
 Trust = bool | Collection[str]
-
-# How many other versions the error looks through for one that would fit.
-HINT_VERSIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +99,6 @@ class LoadTrace:
     def seconds(self) -> float:
         """How long the whole load took."""
         return sum(phase.seconds for phase in self.phases)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Chosen:
-    """The variant that a load takes, installed already or still to be fetched."""
-
-    wanted: Wanted
-    installed: VariantDir | None
-    have: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,6 +211,9 @@ def load_with_trace(
 ) -> LoadTrace:
     """Do what :func:`get_kernel` does, with nothing remembered, and tell how long each step took."""
     clock = _Clock()
+    # Here and below: `import kernels` leaves to the first call what only a call needs.
+    from kernels.choose import choose_variant
+
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
     kind = parse_backend_word(backend)
@@ -238,9 +224,9 @@ def load_with_trace(
 
     located = locate(ref, settings, refresh=refresh, user_agent=user_agent)
     clock.lap("locate")
-    chosen = _choose(located, settings, kind, check_arch=check_arch)
+    chosen = choose_variant(located, settings, kind, check_arch=check_arch)
     clock.lap("choose")
-    require_trust(located, settings, trust_remote_code, refresh=refresh)
+    _require_trust(located, settings, trust_remote_code, refresh=refresh)
     clock.lap("trust")
     variant = _install(chosen, settings)
     clock.lap("install")
@@ -310,6 +296,9 @@ def has_kernel(
         OSError: a hub cannot be reached, or refuses.
     """
     del trust_remote_code
+    from kernels.choose import choose_variant
+    from kernels.local import choose_local
+
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
     kind = parse_backend_word(backend)
@@ -317,7 +306,7 @@ def has_kernel(
         if (override := settings.overrides.get(repo_id)) is not None:
             choose_local(override, backend=kind, check_arch=check_arch)
         else:
-            _choose(locate(ref, settings), settings, kind, check_arch=check_arch)
+            choose_variant(locate(ref, settings), settings, kind, check_arch=check_arch)
     except (
         ClientTooOldError,
         DeviceError,
@@ -349,6 +338,9 @@ def install_kernel(
     Raises:
         As :func:`get_kernel`, but for ImportError.
     """
+    from kernels.choose import choose_variant
+    from kernels.local import choose_local
+
     settings = read_settings()
     if local_files_only:
         settings = replace(settings, offline=True)
@@ -357,8 +349,8 @@ def install_kernel(
     if (override := settings.overrides.get(repo_id)) is not None:
         return choose_local(override, backend=kind).path
     located = locate(ref, settings, user_agent=user_agent)
-    chosen = _choose(located, settings, kind, check_arch=False)
-    require_trust(located, settings, trust_remote_code)
+    chosen = choose_variant(located, settings, kind, check_arch=False)
+    _require_trust(located, settings, trust_remote_code)
     return _install(chosen, settings).path
 
 
@@ -378,6 +370,8 @@ def get_kernel_variants(
     ref = parse_ref(repo_id, revision, version)
     kind = parse_backend_word(backend)
     if (override := settings.overrides.get(repo_id)) is not None:
+        from kernels.local import decide_local
+
         return list(decide_local(override, backend=kind))
     located = locate(ref, settings)
     return list(decide(detect(), variants_of(located.files), backend=kind))
@@ -411,8 +405,6 @@ def parse_ref(repo_id: str, revision: str | None, version: int | None) -> Kernel
 
 def forget() -> None:
     """Forget every remembered answer, so that the next call looks again; modules stay loaded."""
-    from kernels import source
-
     _remembered.clear()
     source.forget()
 
@@ -428,6 +420,8 @@ def _recall(key: object) -> ModuleType | None:
     if known.hub is not None:
         return known.module if known.hub.stamp(known.repo) == known.stamp else None
     if known.stamp is not None:
+        from kernels.local import quick_stamp
+
         return known.module if quick_stamp(known.path) == known.stamp else None
     return known.module if time.time() < known.expires else None
 
@@ -441,6 +435,8 @@ def _load_path(
     key: object = None,
     repo: RepoId | None = None,
 ) -> LoadTrace:
+    from kernels.local import choose_local, quick_stamp
+
     variant = choose_local(path, backend=backend, check_arch=check_arch)
     clock.lap("choose")
     kernel = _import(variant, None)
@@ -463,116 +459,25 @@ def _load_path(
     )
 
 
-def _choose(
-    located: Located, settings: Settings, backend: BackendKind | None, *, check_arch: bool
-) -> _Chosen:
-    """Take the best variant that fits by name and by its verified metadata.
+def _require_trust(
+    located: Located, settings: Settings, consent: Trust, *, refresh: bool = False
+) -> None:
+    if not located.hub.is_directory:
+        from kernels.trust import require_trust
 
-    Raises:
-        ClientTooOldError, DeviceError, NoVariantError: none does.
-        IntegrityError: the best one is damaged, and offline it cannot be repaired.
-    """
-    store = Store(settings.cache)
-    variants = variants_of(located.files)
-    judge = Judge(str(located.ref), detect(), list(variants), backend)
-    for accepted in judge.fitting:
-        wanted = Wanted(
-            hub=located.hub,
-            repo=located.ref.repo,
-            commit=located.commit,
-            variant=accepted.name,
-            files=variants[accepted.name],
-        )
-        found = find_installed(store, wanted.files, settings.state)
-        if isinstance(found, VariantDir):
-            if judge.accepts(accepted, found.metadata, check_arch=check_arch):
-                return _Chosen(wanted=wanted, installed=found, have={})
-            continue
-        if isinstance(found, Damage):
-            _report_damage(wanted, found, settings)
-        if settings.offline:
-            judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
-            continue
-        data = fetch_metadata(wanted)
-        metadata = _usable_metadata(data, judge, accepted)
-        if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
-            return _Chosen(wanted=wanted, installed=None, have={"metadata.json": data or b""})
-    raise _nothing_fits(located, judge, settings, backend)
+        require_trust(located, settings, consent, refresh=refresh)
 
 
-def _nothing_fits(
-    located: Located, judge: Judge, settings: Settings, backend: BackendKind | None
-) -> NoVariantError | ClientTooOldError | DeviceError | NotCachedError:
-    error = judge.error(_hint(located, settings, backend))
-    if settings.offline and isinstance(error, NoVariantError) and "not-cached" in _kinds(error):
-        return NotCachedError(
-            str(located.ref.repo), f"HF_HUB_OFFLINE forbids asking a hub. {error}"
-        )
-    return error
-
-
-def _kinds(error: NoVariantError) -> set[str]:
-    return {
-        reason.kind for d in error.decisions if not isinstance(d, Accepted) for reason in d.reasons
-    }
-
-
-def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Metadata | None:
-    if data is None:
-        judge.skip(accepted, Reason("metadata", "has no metadata.json"))
-        return None
-    try:
-        return parse_metadata(data)
-    except MetadataError as err:
-        if {fault.kind for fault in err.faults} != {"unknown-backend"}:
-            raise
-        logger.warning("%s: %s is passed over: %s", judge.what, accepted.name, err)
-        judge.skip(accepted, Reason("metadata", "is for a backend that this client does not know"))
-        return None
-
-
-def _report_damage(wanted: Wanted, damage: Damage, settings: Settings) -> None:
-    if settings.offline:
-        raise IntegrityError(
-            f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
-            "HF_HUB_OFFLINE forbids repairing it from the hub: load it once with the network on, "
-            "or copy an undamaged cache here."
-        )
-    logger.warning(
-        "the cached copy of %s is damaged and is fetched again from %s:\n%s",
-        wanted,
-        wanted.hub.url,
-        damage,
-    )
-
-
-def _hint(located: Located, settings: Settings, backend: BackendKind | None) -> str:
-    """Name another version that has a fitting variant, if one has; never fails."""
-    if located.refs is None:
-        return ""
-    current = version_of_branch(located.taken.removeprefix("branch "))
-    commits = {ref.name: ref.commit for ref in located.refs.branches}
-    others = [version for version in versions_of(located.refs) if version != current]
-    system = detect()
-    for version in others[: -HINT_VERSIONS - 1 : -1]:
-        try:
-            files = tree_of(located.hub, located.ref.repo, commits[f"v{version}"], settings)
-        except (NotCachedError, HubUnreachableError, HubAccessError, RevisionNotFoundError):
-            continue
-        if (fitting := choose(system, variants_of(files), backend=backend)) is not None:
-            return (
-                f"However, version {version} has a variant that fits ({fitting.name}): "
-                f"get_kernel({str(located.ref.repo)!r}, version={version})."
-            )
-    return ""
-
-
-def _install(chosen: _Chosen, settings: Settings) -> VariantDir:
+def _install(chosen: Chosen, settings: Settings) -> VariantDir:
     if chosen.installed is not None:
         return chosen.installed
+    from kernels.install import install
+
     return install(Store(settings.cache), chosen.wanted, settings.state, have=chosen.have)
 
 
 def _import(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKernel:
+    from kernels import importer
+
     module = importer.load(variant)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

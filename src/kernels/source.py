@@ -8,7 +8,6 @@ all, and offline the records alone decide, however old they are.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from kernel_spec.errors import FormatError
 from kernel_spec.names import COMMIT, SHORT_COMMIT, RepoId, choose_branch, version_of_branch
 from kernel_spec.wire import Refs, TreeFile
+from kernels import log
 from kernels.errors import (
     HubUnreachableError,
     NotCachedError,
@@ -34,8 +34,6 @@ from kernels.store import (
     write_record,
     write_tree,
 )
-
-logger = logging.getLogger("kernels")
 
 # A hub that gave no answer is not asked again for so long, where a record can stand in.
 RETRY_SECONDS = 60.0
@@ -91,7 +89,6 @@ class _Answer:
 # What this process has read of directory hubs, by hub, repository and cache.
 _directories: dict[tuple[str, RepoId, Store], tuple[tuple[int, ...], Refs]] = {}
 _silent_until: dict[str, float] = {}
-_said: set[tuple[str, ...]] = set()
 
 
 def locate(
@@ -219,7 +216,7 @@ def forget() -> None:
     """Forget what this process has read, so that the next call reads it again."""
     _directories.clear()
     _silent_until.clear()
-    _said.clear()
+    log.forget()
 
 
 def _locate_commit(
@@ -368,11 +365,9 @@ def _choose_commit(
 
 
 def _announce(located: Located) -> None:
-    key = (located.hub.url, str(located.ref), located.commit)
-    if key in _said:
+    if not log.is_new(located.hub.url, str(located.ref), located.commit):
         return
-    _said.add(key)
-    logger.info(
+    log.logger().info(
         "%s: taking %s (commit %s) from %s",
         located.ref,
         located.taken,
@@ -382,11 +377,9 @@ def _announce(located: Located) -> None:
 
 
 def _warn_of_age(hub: Hub, repo: RepoId, record: Record, err: HubUnreachableError) -> None:
-    key = ("age", hub.url, str(repo))
-    if key in _said:
+    if not log.is_new("age", hub.url, str(repo)):
         return
-    _said.add(key)
-    logger.warning(
+    log.logger().warning(
         "%s: using what %s said %s ago, because it gives no answer now: %s",
         repo,
         hub.url,

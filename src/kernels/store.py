@@ -19,15 +19,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_spec.digest import variant_digest
-from kernel_spec.directory import Listing, format_listing, parse_listing
 from kernel_spec.errors import FormatError
+from kernel_spec.listing import Listing, format_listing, parse_listing
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
@@ -161,6 +160,8 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    import tempfile
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

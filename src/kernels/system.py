@@ -7,7 +7,6 @@ than a second, and listing variants does not need it.
 from __future__ import annotations
 
 import os
-import platform
 import re
 import sys
 from dataclasses import replace
@@ -180,12 +179,12 @@ def _detect_tvm_ffi() -> MajorMinor | None:
 
 
 def _detect_cpu() -> str:
-    machine = platform.machine() if sys.platform == "win32" else os.uname().machine
+    machine = _platform().machine() if os.name == "nt" else os.uname().machine
     return _CPU_NAMES.get(machine.lower(), machine)
 
 
 def _detect_macos() -> MajorMinor | None:
-    text = platform.mac_ver()[0]  # empty elsewhere
+    text = _platform().mac_ver()[0] if _OS_NAMES.get(sys.platform) == "darwin" else ""
     return parse_major_minor(text if "." in text else f"{text}.0") if text else None
 
 
@@ -195,3 +194,9 @@ def _detect_glibc() -> MajorMinor | None:
     except (AttributeError, OSError, ValueError):
         return None
     return parse_major_minor(text.split()[-1]) if text else None
+
+
+def _platform() -> ModuleType:
+    import platform
+
+    return platform

@@ -15,15 +15,16 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from kernel_spec.digest import Violation, variant_digest
 from kernel_spec.errors import FormatError
 from kernel_spec.metadata import FILE_NAME, parse_metadata
+from kernel_spec.wire import TreeFile
 from kernels.importer import VariantDir, hash_file
-from kernels.store import write_whole
+from kernels.store import Store, find_digest, write_whole
 
 MANIFEST_NAME = "manifest.json"
 RECEIPT_NAME = "receipt.json"
@@ -83,6 +84,16 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
         digest=place.name,
         sha256={path: sha256 for path, (_, sha256) in manifest.files.items()},
     )
+
+
+def find_installed(
+    store: Store, files: Sequence[TreeFile], state: Path
+) -> VariantDir | Damage | None:
+    """Return the installed and verified variant with these files, its damage, or None."""
+    digest = find_digest(store, files)
+    if digest is None:
+        return None
+    return verify_installed(store.folder("variants") / digest, state)
 
 
 def read_manifest(place: Path) -> Manifest | None:

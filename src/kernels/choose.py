@@ -1,0 +1,146 @@
+"""Chooses among the variants of a located kernel: the best that fits by name and by its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernel_spec.backend import BackendKind
+from kernel_spec.compat import Accepted, Reason, choose
+from kernel_spec.errors import IntegrityError, MetadataError
+from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
+from kernel_spec.names import version_of_branch
+from kernels import log
+from kernels.errors import (
+    ClientTooOldError,
+    DeviceError,
+    HubAccessError,
+    HubUnreachableError,
+    NotCachedError,
+    NoVariantError,
+    RevisionNotFoundError,
+)
+from kernels.fetch import Wanted, fetch_metadata
+from kernels.fit import Judge
+from kernels.importer import VariantDir
+from kernels.settings import Settings
+from kernels.source import Located, tree_of, variants_of, versions_of
+from kernels.store import Store
+from kernels.system import detect
+from kernels.verify import Damage, find_installed
+
+# How many other versions the error looks through for one that would fit.
+HINT_VERSIONS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """The variant that a load takes, installed already or still to be fetched."""
+
+    wanted: Wanted
+    installed: VariantDir | None
+    have: Mapping[str, bytes]
+
+
+def choose_variant(
+    located: Located, settings: Settings, backend: BackendKind | None, *, check_arch: bool
+) -> Chosen:
+    """Take the best variant that fits by name and by its verified metadata.
+
+    Raises:
+        ClientTooOldError, DeviceError, NoVariantError: none does.
+        IntegrityError: the best one is damaged, and offline it cannot be repaired.
+    """
+    store = Store(settings.cache)
+    variants = variants_of(located.files)
+    judge = Judge(str(located.ref), detect(), list(variants), backend)
+    for accepted in judge.fitting:
+        wanted = Wanted(
+            hub=located.hub,
+            repo=located.ref.repo,
+            commit=located.commit,
+            variant=accepted.name,
+            files=variants[accepted.name],
+        )
+        found = find_installed(store, wanted.files, settings.state)
+        if isinstance(found, VariantDir):
+            if judge.accepts(accepted, found.metadata, check_arch=check_arch):
+                return Chosen(wanted=wanted, installed=found, have={})
+            continue
+        if isinstance(found, Damage):
+            _report_damage(wanted, found, settings)
+        if settings.offline:
+            judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
+            continue
+        data = fetch_metadata(wanted)
+        metadata = _usable_metadata(data, judge, accepted)
+        if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
+            return Chosen(wanted=wanted, installed=None, have={FILE_NAME: data or b""})
+    raise _nothing_fits(located, judge, settings, backend)
+
+
+def _nothing_fits(
+    located: Located, judge: Judge, settings: Settings, backend: BackendKind | None
+) -> NoVariantError | ClientTooOldError | DeviceError | NotCachedError:
+    error = judge.error(_hint(located, settings, backend))
+    if settings.offline and isinstance(error, NoVariantError) and "not-cached" in _kinds(error):
+        return NotCachedError(
+            str(located.ref.repo), f"HF_HUB_OFFLINE forbids asking a hub. {error}"
+        )
+    return error
+
+
+def _kinds(error: NoVariantError) -> set[str]:
+    return {
+        reason.kind for d in error.decisions if not isinstance(d, Accepted) for reason in d.reasons
+    }
+
+
+def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Metadata | None:
+    if data is None:
+        judge.skip(accepted, Reason("metadata", "has no metadata.json"))
+        return None
+    try:
+        return parse_metadata(data)
+    except MetadataError as err:
+        if {fault.kind for fault in err.faults} != {"unknown-backend"}:
+            raise
+        log.logger().warning("%s: %s is passed over: %s", judge.what, accepted.name, err)
+        judge.skip(accepted, Reason("metadata", "is for a backend that this client does not know"))
+        return None
+
+
+def _report_damage(wanted: Wanted, damage: Damage, settings: Settings) -> None:
+    if settings.offline:
+        raise IntegrityError(
+            f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
+            "HF_HUB_OFFLINE forbids repairing it from the hub: load it once with the network on, "
+            "or copy an undamaged cache here."
+        )
+    log.logger().warning(
+        "the cached copy of %s is damaged and is fetched again from %s:\n%s",
+        wanted,
+        wanted.hub.url,
+        damage,
+    )
+
+
+def _hint(located: Located, settings: Settings, backend: BackendKind | None) -> str:
+    """Name another version that has a fitting variant, if one has; never fails."""
+    if located.refs is None:
+        return ""
+    current = version_of_branch(located.taken.removeprefix("branch "))
+    commits = {ref.name: ref.commit for ref in located.refs.branches}
+    others = [version for version in versions_of(located.refs) if version != current]
+    system = detect()
+    for version in others[: -HINT_VERSIONS - 1 : -1]:
+        try:
+            files = tree_of(located.hub, located.ref.repo, commits[f"v{version}"], settings)
+        except (NotCachedError, HubUnreachableError, HubAccessError, RevisionNotFoundError):
+            continue
+        if (fitting := choose(system, variants_of(files), backend=backend)) is not None:
+            return (
+                f"However, version {version} has a variant that fits ({fitting.name}): "
+                f"get_kernel({str(located.ref.repo)!r}, version={version})."
+            )
+    return ""

@@ -1,0 +1,121 @@
+"""Tiny kernels made on the fly, a directory hub to publish them to, and an empty environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import kernels.load
+from kernel_spec import directory
+from kernel_spec.backend import BackendKind
+from kernel_spec.digest import digest_tree
+from kernel_spec.directory import DirectoryHub
+from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernel_spec.names import RepoId, module_name
+from kernels.settings import VARIABLES
+
+INIT = "VALUE = 1\n\n\ndef double(x):\n    return 2 * x\n"
+
+
+def write_variant(
+    place: Path,
+    files: Mapping[str, str | bytes] | None = None,
+    *,
+    name: str = "toy",
+    op_id: str | None = None,
+    backend: BackendKind = BackendKind.CPU,
+    archs: tuple[str, ...] = (),
+    minver: tuple[int, int, int] | None = None,
+    digest: bool = True,
+) -> Path:
+    """Write a variant directory with a digest in its metadata."""
+    for path, content in (files or {"__init__.py": INIT}).items():
+        target = place / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+    metadata = Metadata(
+        name=name,
+        id=op_id or f"_{module_name(name)}_{backend}_0123456789ab",
+        version=1,
+        license="Apache-2.0",
+        backend=backend,
+        archs=archs,
+        minver=minver,
+        digest=digest_tree(place) if digest else None,
+    )
+    (place / FILE_NAME).write_bytes(format_metadata(metadata))
+    return place
+
+
+@dataclass
+class Publisher:
+    """A directory hub and a place for the projects that are published to it."""
+
+    hub: DirectoryHub
+    projects: Path
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.hub.root}"
+
+    def publish(
+        self,
+        repo: str = "acme/toy",
+        *,
+        branch: str = "v1",
+        variants: Mapping[str, Mapping[str, str | bytes]] | None = None,
+        tags: tuple[str, ...] = (),
+        **metadata: object,
+    ) -> str:
+        """Publish variants to a branch and return the commit."""
+        owner, name = repo.split("/")
+        project = self.projects / f"{name}-{len(list(self.projects.iterdir()))}"
+        for variant, files in (variants or {"torch-cpu": {"__init__.py": INIT}}).items():
+            write_variant(project / "build" / variant, files, **{"name": name, **metadata})  # type: ignore[arg-type]
+        paths = [path for path in project.rglob("*") if path.is_file()]
+        files = {path.relative_to(project).as_posix(): path for path in paths}
+        refs = (
+            {ref.name: ref.commit for ref in directory.read_refs(self.hub, RepoId(owner, name)).branches}
+            if directory.has_repository(self.hub, RepoId(owner, name))
+            else {}
+        )
+        return directory.publish(
+            self.hub, RepoId(owner, name), files, branch=branch, parent=refs.get(branch), tags=tags
+        )
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give each test its own cache, home and empty settings."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERNELS_HUB", f"file://{tmp_path / 'nowhere'}")
+    kernels.load.forget()
+    yield tmp_path
+    kernels.load.forget()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "store-v1"
+
+
+@pytest.fixture
+def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publisher:
+    """Return a directory hub that the settings name."""
+    root = tmp_path / "hub"
+    projects = tmp_path / "projects"
+    root.mkdir()
+    projects.mkdir()
+    monkeypatch.setenv("KERNELS_HUB", f"file://{root}")
+    return Publisher(DirectoryHub(root), projects)
+
+
+@pytest.fixture
+def make_variant() -> Callable[..., Path]:
+    return write_variant

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.request import Hub, base_url, get_cursor, get_flag, get_parameter, get_repo
+from kernel_hub.api.request import Hub, base_url, get_flag, get_parameter, get_repo
 from kernel_hub.service.history import Commit, describe
 from kernel_spec.wire import format_refs
 
@@ -52,14 +52,12 @@ def get_commits(hub: Hub, request: Request) -> Response:
     """``GET /api/kernels/{id}/commits/{rev}``, fifty to a page, the newest first."""
     repo = get_repo(request)
     snapshot = hub.catalogue.get_snapshot(repo, get_parameter(request, "revision"))
-    start = get_cursor(request)
-    found = list(islice(hub.catalogue.history(snapshot), start, start + COMMITS_PER_PAGE + 1))
+    found = list(islice(hub.catalogue.history(snapshot), COMMITS_PER_PAGE + 1))
     commits = [describe(hub.catalogue, past) for past in found[:COMMITS_PER_PAGE]]
     response = JSONResponse([format_commit(commit) | _AUTHORLESS for commit in commits])
     if len(found) > COMMITS_PER_PAGE:
-        url = f"{base_url(hub, request)}/api/kernels/{repo}/commits/{snapshot.commit}"
-        query = f"cursor={start + COMMITS_PER_PAGE}"
-        response.headers["Link"] = f'<{url}?{query}>; rel="next"'
+        url = f"{base_url(hub, request)}/api/kernels/{repo}/commits/{found[-1].commit}"
+        response.headers["Link"] = f'<{url}>; rel="next"'
     return response
 
 

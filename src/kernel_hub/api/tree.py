@@ -22,7 +22,7 @@ from kernel_hub.api.request import (
     read_form,
 )
 from kernel_hub.errors import EntryNotFoundError
-from kernel_hub.service.history import describe, last_change
+from kernel_hub.service.history import last_changes
 from kernel_hub.service.snapshot import Entry, Snapshot, TreeDirectory, walk
 from kernel_spec.wire import TreeFile, format_tree_directory, format_tree_file
 
@@ -74,9 +74,9 @@ def _format_entries(
 ) -> list[dict[str, Any]]:
     answers = [_format_entry(entry) for entry in entries]
     if expand:
-        for answer, entry in zip(answers, entries, strict=True):
-            changed = last_change(hub.catalogue, snapshot, entry)
-            answer["lastCommit"] = format_commit(describe(hub.catalogue, changed))
+        changes = last_changes(hub.catalogue, snapshot, entries)
+        for answer in answers:
+            answer["lastCommit"] = format_commit(changes[answer["path"]])
     return answers
 
 

@@ -11,8 +11,8 @@ from kernel_hub.errors import EntryNotFoundError, RevisionNotFoundError
 from kernel_hub.service.revision import (
     default_commit,
     find_ref,
-    find_short_commit,
     is_full_commit,
+    is_short_commit,
 )
 from kernel_hub.service.snapshot import Snapshot, make_snapshot
 from kernel_hub.service.store import Store
@@ -84,21 +84,14 @@ class Catalogue:
         elif is_full_commit(revision):
             commit = revision
         else:
-            commit = find_ref(refs, revision) or find_short_commit(
-                self._reachable(repo, refs), revision
-            )
+            commit = find_ref(refs, revision) or self._find_short(repo, revision)
         if commit is None:
             raise RevisionNotFoundError(repo, revision or "(the default branch)")
         return commit
 
-    def _reachable(self, repo: RepoId, refs: Refs) -> Iterator[str]:
-        seen: set[str] = set()
-        for ref in (*refs.branches, *refs.tags):
-            for snapshot in self.history(self._snapshot(repo, ref.commit)):
-                if snapshot.commit in seen:
-                    break
-                seen.add(snapshot.commit)
-                yield snapshot.commit
+    def _find_short(self, repo: RepoId, revision: str) -> str | None:
+        found = self.store.find_commits(repo, revision) if is_short_commit(revision) else ()
+        return next(iter(found)) if len(found) == 1 else None
 
     def _read_snapshot(self, repo: RepoId, commit: str) -> Snapshot:
         return make_snapshot(repo, commit, self.store.read_listing(repo, commit))

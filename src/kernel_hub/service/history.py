@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,12 +34,27 @@ def describe(catalogue: Catalogue, snapshot: Snapshot) -> Commit:
     return Commit(id=snapshot.commit, title=title, time=catalogue.commit_time(snapshot))
 
 
-def last_change(catalogue: Catalogue, snapshot: Snapshot, entry: Entry) -> Snapshot:
-    """Return the newest commit, from this one back, that gave the entry its content."""
-    changed = snapshot
+def last_changes(
+    catalogue: Catalogue, snapshot: Snapshot, entries: Iterable[Entry]
+) -> dict[str, Commit]:
+    """Find for each entry's path the newest commit, from this one back, that gave it its content.
+
+    The history is walked once for all of them, no further than the oldest of these commits.
+    """
+    unchanged = {entry.path: entry.oid for entry in entries}
+    changed: dict[str, Commit] = {}
     for ancestor in catalogue.history(snapshot):
-        older = ancestor.entries.get(entry.path)
-        if older is None or older.oid != entry.oid:
+        older = catalogue.find_parent(ancestor)
+        here = [path for path, oid in unchanged.items() if not _holds(older, path, oid)]
+        if here:
+            commit = describe(catalogue, ancestor)
+            changed |= dict.fromkeys(here, commit)
+            unchanged = {path: oid for path, oid in unchanged.items() if path not in changed}
+        if not unchanged:
             break
-        changed = ancestor
     return changed
+
+
+def _holds(snapshot: Snapshot | None, path: str, oid: str) -> bool:
+    entry = None if snapshot is None else snapshot.entries.get(path)
+    return entry is not None and entry.oid == oid

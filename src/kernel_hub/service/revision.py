@@ -25,12 +25,9 @@ def is_full_commit(revision: str) -> bool:
     return COMMIT.fullmatch(revision) is not None
 
 
-def find_short_commit(commits: Iterable[str], revision: str) -> str | None:
-    """Return the one commit that begins so (seven hex digits or more); None if not exactly one."""
-    if SHORT_COMMIT.fullmatch(revision) is None:
-        return None
-    found = {commit for commit in commits if commit.startswith(revision)}
-    return found.pop() if len(found) == 1 else None
+def is_short_commit(revision: str) -> bool:
+    """Say whether the revision may be the beginning of a commit: seven hex digits or more."""
+    return SHORT_COMMIT.fullmatch(revision) is not None
 
 
 def default_commit(refs: Refs) -> str | None:

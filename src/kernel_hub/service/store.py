@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,10 @@ class Store(Protocol):
         Raises:
             RepositoryNotFoundError: no such repository.
         """
+        ...
+
+    def find_commits(self, repo: RepoId, prefix: str) -> Collection[str]:
+        """Return the commits whose ids begin so; two are enough where there are more."""
         ...
 
     def read_listing(self, repo: RepoId, commit: str) -> Listing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import stat
 from collections import OrderedDict
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import hash_file
-from kernel_spec.names import RepoId, parse_repo_id
+from kernel_spec.names import COMMIT, RepoId, parse_repo_id
 from kernel_spec.wire import Refs, TreeFile
 
 log = logging.getLogger("kernel_hub.store")
@@ -65,6 +66,18 @@ class DirectoryStore:
             raise RepositoryNotFoundError(f"This hub has no repository {repo}.") from err
         self._refs[repo] = (stamp, refs)
         return refs
+
+    def find_commits(self, repo: RepoId, prefix: str) -> tuple[str, ...]:
+        """Return the commits whose ids begin so; an unversioned repository has no others."""
+        trees = directory.repository_path(self._hub, repo) / "trees"
+        try:
+            with os.scandir(trees) as entries:
+                stems = [entry.name.removesuffix(".json") for entry in entries]
+        except FileNotFoundError:
+            return tuple(
+                ref.commit for ref in self.read_refs(repo).branches if ref.commit.startswith(prefix)
+            )
+        return tuple(stem for stem in stems if stem.startswith(prefix) and COMMIT.fullmatch(stem))
 
     def read_listing(self, repo: RepoId, commit: str) -> Listing:
         """Read a commit's listing and check it against the commit's id."""

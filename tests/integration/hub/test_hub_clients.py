@@ -98,7 +98,6 @@ result = {
 def test_what_is_missing_has_its_own_exception(client, served, tmp_path):
     code = """
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError
 api, kernel = HfApi(), {"repo_type": "kernel"}
 calls = {
     "file": lambda: hf_hub_download("acme/toy", "nothing.py", revision="v1", **kernel),
@@ -109,8 +108,6 @@ calls = {
     "refs": lambda: api.list_repo_refs("acme/none", **kernel),
     "whoami": lambda: api.whoami(token="hf_x"),
     "create": lambda: api.create_repo("acme/new", token="hf_x", **kernel),
-    "upload": lambda: api.upload_file(path_or_fileobj=b"x", path_in_repo="x.txt",
-                                      repo_id="acme/toy", token="hf_x", **kernel),
     "model": lambda: api.model_info("acme/toy"),
 }
 result = {}
@@ -131,13 +128,11 @@ for name, call in calls.items():
         "refs": "RepositoryNotFoundError",
         "whoami": "HfHubHTTPError",
         "create": "HfHubHTTPError",
-        "upload": "HfHubHTTPError",
         "model": "RepositoryNotFoundError",
     }
     for name, kind in expected.items():
         assert kind in found[name][0], (name, found[name])
-    for name in ("create", "upload"):
-        assert "This hub is read-only" in found[name][1]
+    assert "This hub is read-only" in found["create"][1]
     # A missing file is remembered as missing at that commit.
     assert list(tmp_path.glob("hf/hub/kernels--acme--toy/.no_exist/*/nothing.py"))
 
@@ -156,6 +151,14 @@ result = [[pathlib.Path(hf_hub_download("acme/toy", name, revision=revision,
     assert one == again
     assert not set(one) & set(two)
     assert [len(name) for name in one] == [40, 64]
+
+
+def test_uploads_are_refused_with_the_reason(reference, served, tmp_path):
+    (tmp_path / "x.txt").write_bytes(b"x")
+    words = ["acme/toy", "x.txt", "--repo-type", "kernel", "--token", "hf_x"]
+    done = reference.run(served, tmp_path, "hf", "upload", *words, check=False)
+    assert done.returncode != 0
+    assert "This hub is read-only" in done.stdout + done.stderr
 
 
 def test_checksums_that_the_client_verifies(reference, served, tmp_path):

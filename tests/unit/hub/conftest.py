@@ -67,6 +67,9 @@ class MemoryStore:
             tuple(Ref(*item) for item in sorted(self.tags[repo].items())),
         )
 
+    def find_commits(self, repo, prefix):
+        return [c for r, c in self.commits if r == repo and c.startswith(prefix)]
+
     def _get(self, repo, commit):
         if (repo, commit) not in self.commits:
             raise RevisionNotFoundError(repo, commit)

@@ -90,6 +90,20 @@ def test_owners(disk):
         assert disk.ask("GET", f"/api/organizations/{owner}/overview").status == 404
 
 
+def test_commits_by_their_beginning(disk):
+    def sha(repo, revision):
+        return disk.ask("GET", f"/api/kernels/{repo}/revision/{revision}").json().get("sha")
+
+    assert sha("acme/toy", disk.v1[:7]) == disk.v1
+    disk.commit(disk.files | {"b": b""}, branch="v1", parent=disk.v1)
+    (disk.root / "acme/toy/trees" / f"{disk.v1[:9]}-note.txt").write_bytes(b"")
+    assert sha("acme/toy", disk.v1[:7]) == disk.v1
+    assert sha("acme/toy", "0" * 7) is None
+    (disk.root / "dev/toy/build").mkdir(parents=True)
+    commit = sha("dev/toy", "main")
+    assert sha("dev/toy", commit[:10]) == commit
+
+
 def test_time_of_a_commit(disk):
     os.utime(disk.snapshot, (0, datetime(2026, 1, 2, tzinfo=UTC).timestamp()))
     answer = disk.ask("GET", "/api/kernels/acme/toy/revision/v1")

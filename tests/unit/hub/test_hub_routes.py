@@ -105,13 +105,6 @@ def test_ambiguous_short_commit(toy):
     assert toy.ask("GET", "/api/kernels/acme/toy/revision/1234567b").status == 200
 
 
-def test_older_commits_are_found_by_their_beginning(toy):
-    old = toy.store.branches[toy.repo]["v1"]
-    toy.store.commit(toy.repo, "v1", {"a": b"a"})
-    toy.store.tags[toy.repo].clear()
-    assert toy.ask("GET", f"/api/kernels/acme/toy/revision/{old[:8]}").json()["sha"] == old
-
-
 def test_tree_of_a_folder_has_directories(toy):
     answer = toy.ask("GET", "/api/kernels/acme/toy/tree/v1/build?recursive=false&expand=false")
     assert [(entry["type"], entry["path"]) for entry in answer.json()] == [

@@ -24,9 +24,10 @@ _BINDINGS = {
 _EXECUTABLE_SEGMENT = 1
 # Bit 15 of a version index hides a symbol; indices 0 and 1 mean no version.
 _VERSION_INDEX = 0x7FFF
+_LEAST_VERSION_RECORD = 16
 
-# The container of CUDA device code. nvcc writes it, and no manual describes it: these are the
-# facts that hold for what CUDA 12 and 13 write, checked against cuobjdump.
+# The container of CUDA device code. No manual describes it: these facts were found by comparing
+# what nvcc 13.0 writes with what cuobjdump 13.2 says of it.
 _FATBIN_SECTION = ".nv_fatbin"
 _FATBIN_MAGIC = 0xBA55ED50
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries
@@ -36,7 +37,7 @@ _ENTRY = struct.Struct(
 _KINDS = {1: "ptx", 2: "cubin", 16: "cubin"}
 _ARCH_SPECIFIC = 1 << 20  # sm_90a
 _FAMILY_SPECIFIC = 1 << 21  # sm_100f
-# CUDA 12's machine code says it in its own ELF header too (ABI version below 8).
+# The machine code of CUDA 12 says it in its own ELF header (ABI version below 8; ptxas 12.8).
 _CUBIN_ABI_OFFSET, _CUBIN_FLAGS_OFFSET, _CUBIN_ARCH_SPECIFIC = 8, 48, 0x800
 
 
@@ -140,6 +141,8 @@ def _open_elf(path: Path) -> Iterator[Any]:
             elf = ELFFile(stream)
             _check_bounds(path, elf, os.fstat(stream.fileno()).st_size)
             yield elf
+        except BinaryFormatError:
+            raise
         # The parser lets what its own reading of a damaged file trips over pass through.
         except (
             ELFError,
@@ -150,8 +153,9 @@ def _open_elf(path: Path) -> Iterator[Any]:
             AttributeError,
             LookupError,
             MemoryError,
+            OSError,
             TypeError,
-            UnicodeError,
+            ValueError,
         ) as err:
             raise BinaryFormatError(
                 f"{path}: not an ELF file, or a damaged one ({err or type(err).__name__})"
@@ -171,6 +175,12 @@ def _check_bounds(path: Path, elf: Any, size: int) -> None:
             section["sh_offset"] + section["sh_size"]
             for section in elf.iter_sections()
             if section["sh_type"] not in ("SHT_NOBITS", "SHT_NULL")
+        ]
+        # A count that is too high would make the parser walk in circles for hours.
+        ends += [
+            section["sh_offset"] + section["sh_info"] * _LEAST_VERSION_RECORD
+            for section in elf.iter_sections()
+            if section["sh_type"] in ("SHT_GNU_verneed", "SHT_GNU_verdef")
         ]
         ends += [segment["p_offset"] + segment["p_filesz"] for segment in elf.iter_segments()]
     if max(ends) > size:
@@ -221,7 +231,11 @@ def _iter_symbols(
         index = 0
         if versym is not None:
             index = _version_index(versym.get_symbol(number)["ndx"])
-        version, library = versions[index] if index > 1 else (None, None)
+        version, library = versions.get(index, (None, None))
+        if index > 1 and version is None:
+            raise BinaryFormatError(
+                f"symbol {symbol.name!r} has version index {index}, which no table names"
+            )
         binding = symbol["st_info"]["bind"]
         yield Symbol(
             name=symbol.name,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from kernel_builder.diagnose import CompileFailure, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import (
     BuilderError,
@@ -19,44 +20,18 @@ from kernel_builder.errors import (
     LinkError,
     ToolchainError,
 )
+from kernel_builder.flags import compile_flags
 from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
 from kernel_builder.objects import ObjectCache, ObjectKey, find_object, store_object
 from kernel_builder.plan import VariantBuild
 from kernel_builder.process import Finished, run
 from kernel_builder.settings import Settings
-from kernel_builder.toolchain.cpu import Family
 from kernel_builder.toolchain.link import EXPORTS, link_command
 from kernel_builder.units import CompileUnit
-from kernel_spec.backend import BackendKind
-from kernel_spec.version import MajorMinor
 
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
-_CXX20_SINCE = MajorMinor(2, 12)
-# Python 3.9 and later: every library is one file for all of them.
-_LIMITED_API = "0x03090000"
 # The peak memory of one compiler, measured with g++ 12 and torch 2.13.
 _MEGABYTES_FULL, _MEGABYTES_STABLE = 1500, 400
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompileFailure:
-    """A source file that does not compile.
-
-    Attributes:
-        source: its path in the project.
-        command: the compiler's command; it runs in the staged copy of the project.
-        output: what the compiler said.
-        hint: what to do, where that is known.
-    """
-
-    source: str
-    command: str
-    output: str
-    hint: str | None = None
-
-    def __str__(self) -> str:
-        lines = [f"{self.source}: does not compile", f"  {self.command}", self.output.rstrip()]
-        return "\n".join([*lines, *([f"  hint: {self.hint}"] if self.hint else [])])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +76,7 @@ def compile_variant(
         project: the directory of the project.
         build: the variant.
         environment: what it is built with.
-        work: a directory for this alone; what it holds is replaced. The files ``log/*.log`` stay.
+        work: an empty directory for this alone; the compilers' words stay in ``log``.
         settings: where the object cache is, and the environment of programs.
         jobs: how many compilers run at once; None: as many as CPUs and memory allow.
         on_step: called with the number of steps done, of all, and what was done.
@@ -158,8 +133,7 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     library without changing the namespace of its ops.
     """
     for name in ("src", "obj", "log", "out", "gen"):
-        shutil.rmtree(work / name, ignore_errors=True)
-        (work / name).mkdir(parents=True)
+        (work / name).mkdir()
     for path in dict.fromkeys([*(unit.source for unit in build.units), *build.headers]):
         target = work / "src" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -168,51 +142,6 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     (work / "gen" / "registration.h").write_bytes(registration.read_bytes())
     (work / "exports.map").write_text(EXPORTS)
     return work / "src"
-
-
-def compile_flags(
-    unit: CompileUnit, build: VariantBuild, environment: Environment, stage: Path
-) -> tuple[str, ...]:
-    """Compose the flags of one file; those of the author come last, so they win.
-
-    Raises:
-        ToolchainError: the file is for a backend that cannot be compiled here.
-    """
-    if unit.backend is not BackendKind.CPU:
-        raise ToolchainError(
-            f"{unit.source}: files for {unit.backend.value} cannot be compiled here"
-        )
-    torch = environment.torch
-    standard = "c++20" if torch.build.release >= _CXX20_SINCE else "c++17"
-    own = [*unit.include, "csrc", "torch-ext"]
-    include = [path for path in dict.fromkeys(own) if (stage / path).is_dir()]
-    flags = [f"-std={standard}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden"]
-    if environment.toolchain.family is Family.GCC:
-        # A GNU-unique symbol is one for the whole process, even across kernels.
-        flags += ["-fno-gnu-unique", f"-frandom-seed={unit.source}"]
-    flags += [
-        f"-ffile-prefix-map={torch.root}=torch",
-        f"-ffile-prefix-map={environment.python_include}=python",
-        f"-ffile-prefix-map={stage.parent}=.",
-        f"-D{build.backend.value.upper()}_KERNEL",
-        f"-DPy_LIMITED_API={_LIMITED_API}",
-    ]
-    if build.stable_abi is not None:
-        flags.append(f"-DTORCH_TARGET_VERSION={format_target(build.stable_abi)}")
-    return (
-        *flags,
-        "-iquote.",
-        *(f"-I{path}" for path in include),
-        "-I../gen",
-        *(f"-isystem{path}" for path in torch.include_dirs),
-        f"-isystem{environment.python_include}",
-        *unit.cxx_flags,
-    )
-
-
-def format_target(version: MajorMinor) -> str:
-    """Write a version as ``TORCH_TARGET_VERSION``: major in the top byte, minor in the next."""
-    return f"0x{version.major << 56 | version.minor << 48:016x}"
 
 
 def choose_jobs(build: VariantBuild) -> int:
@@ -340,7 +269,7 @@ def _describe_failure(
                 source=unit.source,
                 command=shlex.join(words),
                 output=said,
-                hint=_hint(project, said),
+                hint=find_hint(project, said),
             )
         )
     if failures:
@@ -348,27 +277,3 @@ def _describe_failure(
     return CommandError(
         f"ninja failed with exit code {finished.code}\n{finished.output}", finished=finished
     )
-
-
-def _hint(project: Path, output: str) -> str | None:
-    absent = re.search(r"fatal error: ([^:\n]+): No such file", output)
-    if absent is not None:
-        name = absent[1]
-        places = sorted(
-            path.relative_to(project).as_posix()
-            for path in project.rglob(Path(name).name)
-            if "build" not in path.relative_to(project).parts[:1]
-        )
-        if places:
-            return (
-                f"{places[0]} is in the project but not among the files that build.toml lists: "
-                "add it to src of this component (and its directory to include)"
-            )
-    if "TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined" in output:
-        return (
-            "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
-            "instead, or build for torch's full interface"
-        )
-    if "Killed signal" in output:
-        return "the compiler was killed, probably for want of memory: build with --jobs 1"
-    return None

@@ -24,7 +24,7 @@ from kernel_spec.errors import KernelError, UsageError
 
 if TYPE_CHECKING:
     from kernel_builder.check.finding import Finding
-    from kernel_builder.compile import CompileFailure
+    from kernel_builder.diagnose import CompileFailure
     from kernel_builder.process import Finished
 
 

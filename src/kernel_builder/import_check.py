@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
+from kernel_builder import import_probe
 from kernel_builder.errors import CommandError, ImportCheckError
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 
 _SECONDS = 300
-
-# The published client gives the package the name of the op namespace, so that `from . import <id>`
-# finds the library and the ops lie where metadata.json says.
-_PROGRAM = """
-import importlib.util, sys
-directory, name, compiled = sys.argv[1], sys.argv[2], sys.argv[3] == "1"
-import torch
-spec = importlib.util.spec_from_file_location(
-    name, directory + "/__init__.py", submodule_search_locations=[directory])
-module = importlib.util.module_from_spec(spec)
-sys.modules[name] = module
-spec.loader.exec_module(module)
-registered = [each for each in torch._C._dispatch_get_all_op_names()
-              if each.startswith(name + "::")]
-if compiled and not registered:
-    sys.exit("the import registers no op under torch.ops." + name + "; register the ops with "
-             "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ...) of registration.h")
-foreign = [each for each in vars(module).get("__all__", ()) if not hasattr(module, each)]
-if foreign:
-    sys.exit("__all__ names what the module does not have: " + ", ".join(foreign))
-"""
 
 
 def check_import(directory: Path, op_id: str, *, compiled: bool, settings: Settings) -> None:
@@ -45,20 +26,20 @@ def check_import(directory: Path, op_id: str, *, compiled: bool, settings: Setti
     Raises:
         ImportCheckError: with all that the process said.
     """
-    command = [
-        sys.executable,
-        "-I",
-        "-B",
-        "-c",
-        _PROGRAM,
-        str(directory),
-        op_id,
-        str(int(compiled)),
-    ]
+    probe = [sys.executable, "-I", "-B", import_probe.__file__]
+    command = [*probe, str(directory), op_id, str(int(compiled)), *_find_loader()]
     try:
         run(command, cwd=directory, variables=settings.variables, timeout=_SECONDS)
     except CommandError as err:
-        said = err.finished.output.rstrip() or f"exit code {err.finished.code}"
+        code = err.finished.code
+        died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
+        said = err.finished.output.rstrip()
         raise ImportCheckError(
-            f"{directory.name}: cannot be imported in a clean process:\n{said}"
+            f"{directory.name}: cannot be imported in a clean process ({died}):\n{said}"
         ) from err
+
+
+def _find_loader() -> list[str]:
+    """Return the directory that the package of the loader is in, as a list of one or none."""
+    found = importlib.util.find_spec("kernels.importer")
+    return [] if found is None or found.origin is None else [str(Path(found.origin).parents[1])]

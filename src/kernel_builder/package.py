@@ -57,7 +57,7 @@ def write_variant(
     provenance: Provenance,
     target: Path,
 ) -> None:
-    """Write all files of a variant into a directory, which is made anew.
+    """Write all files of a variant into a new directory.
 
     Args:
         project: the directory of the project.
@@ -66,7 +66,6 @@ def write_variant(
         provenance: what ``metadata.json`` says of its origin.
         target: the directory.
     """
-    shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     package = project / "torch-ext" / build.module
     for path in build.package:

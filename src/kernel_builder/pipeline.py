@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -140,8 +142,9 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
             path=job.target,
             size=size,
         )
-    artifact = _compile(job) if job.build.units else None
-    made = job.work / "variant" / job.name
+    scratch = _begin_run(job)
+    artifact = _compile(job, scratch) if job.build.units else None
+    made = scratch / "variant" / job.name
     write_variant(
         job.project,
         job.build,
@@ -178,14 +181,23 @@ def _find_current(job: _Job, inputs: str) -> int | None:
     return size if digest == record.digest else None
 
 
-def _compile(job: _Job) -> Artifact:
+def _begin_run(job: _Job) -> Path:
+    """Make the directory of this run; those of earlier runs go, their logs with them.
+
+    Each run has its own: a compiler that outlived a killed build cannot write into a later one.
+    """
+    for old in job.work.glob("run-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="run-", dir=job.work))
+
+
+def _compile(job: _Job, scratch: Path) -> Artifact:
     environment = prepare_environment(job.build, job.settings)
-    work = job.work / "compile"
     return compile_variant(
         job.project,
         job.build,
         environment,
-        work=work,
+        work=scratch,
         settings=job.settings,
         jobs=job.jobs,
         on_step=job.on_step,

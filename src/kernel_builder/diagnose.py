@@ -1,0 +1,53 @@
+"""What a compiler's failure means: the file, the command, its words, and what to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileFailure:
+    """A source file that does not compile.
+
+    Attributes:
+        source: its path in the project.
+        command: the compiler's command; it runs in the staged copy of the project.
+        output: what the compiler said.
+        hint: what to do, where that is known.
+    """
+
+    source: str
+    command: str
+    output: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.source}: does not compile", f"  {self.command}", self.output.rstrip()]
+        return "\n".join([*lines, *([f"  hint: {self.hint}"] if self.hint else [])])
+
+
+def find_hint(project: Path, output: str) -> str | None:
+    """Say what to do about a compiler's words, where that is known."""
+    absent = re.search(r"fatal error: ([^:\n]+): No such file", output)
+    if absent is not None:
+        name = absent[1]
+        places = sorted(
+            path.relative_to(project).as_posix()
+            for path in project.rglob(Path(name).name)
+            if "build" not in path.relative_to(project).parts[:1]
+        )
+        if places:
+            return (
+                f"{places[0]} is in the project but not among the files that build.toml lists: "
+                "add it to src of this component (and its directory to include)"
+            )
+    if "TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined" in output:
+        return (
+            "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
+            "instead, or build for torch's full interface"
+        )
+    if "Killed signal" in output:
+        return "the compiler was killed, probably for want of memory: build with --jobs 1"
+    return None

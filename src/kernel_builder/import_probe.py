@@ -1,0 +1,87 @@
+"""The program that imports a variant in a process of its own; it needs torch and nothing of ours.
+
+    python -I -B import_probe.py DIRECTORY ID COMPILED [LOADER_ROOT]
+
+The variant is imported twice, in two processes that share one import of torch: as the published
+client does it, where the package's name is the id, and by ``kernels.importer``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+
+def import_by_id(directory: Path, op_id: str) -> ModuleType:
+    """Import a variant under its id, so that ``from . import <id>`` finds the library."""
+    spec = importlib.util.spec_from_file_location(
+        op_id, directory / "__init__.py", submodule_search_locations=[str(directory)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{directory} is no Python package")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[op_id] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def import_by_loader(directory: Path, root: str) -> ModuleType:
+    """Import a variant by ``kernels.importer``, which is found in ``root``."""
+    sys.path.append(root)
+    from kernels.importer import load_directory
+
+    return load_directory(directory)
+
+
+def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
+    """Say what is wrong with an imported variant, or None."""
+    import torch
+
+    names = torch._C._dispatch_get_all_op_names()
+    if compiled and not any(name.startswith(f"{op_id}::") for name in names):
+        return (
+            f"the import registers no op under torch.ops.{op_id}; register the ops with "
+            "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ...) of registration.h"
+        )
+    absent = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
+    if absent:
+        return f"__all__ names what the module does not have: {', '.join(absent)}"
+    return None
+
+
+def main(arguments: list[str]) -> int:
+    """Import a variant in both ways and return the exit code."""
+    import torch  # noqa: F401  (once, for both processes)
+
+    directory, op_id, compiled = Path(arguments[0]), arguments[1], arguments[2] == "1"
+    roots = arguments[3:]
+    child = os.fork() if roots else 0
+    try:
+        if child == 0:
+            module = import_by_id(directory, op_id)
+        else:
+            module = import_by_loader(directory, roots[0])
+        fault = find_fault(module, op_id, compiled=compiled)
+        if fault is not None:
+            sys.stderr.write(f"{fault}\n")
+        code = int(fault is not None)
+    except BaseException:  # noqa: BLE001  (the boundary of the process: a kernel's code ran)
+        traceback.print_exc()
+        code = 1
+    if roots and child == 0:
+        sys.stderr.flush()
+        os._exit(code)
+    if child:
+        other = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if other < 0:
+            sys.stderr.write(f"the import under the id was ended by signal {-other}\n")
+        code = code or int(other != 0)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,9 +6,10 @@
 Only what every load needs is imported here; torch and huggingface_hub are not.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kernel_spec.compat import Accepted as VariantAccepted
 from kernel_spec.compat import Rejected as VariantRejected
-from kernel_spec.metadata import Metadata
 from kernels._version import __version__
 from kernels.load import (
     LoadedKernel,
@@ -20,6 +21,9 @@ from kernels.load import (
     has_kernel,
     install_kernel,
 )
+
+if TYPE_CHECKING:
+    from kernel_spec.metadata import Metadata
 
 __all__ = [
     "LoadedKernel",
@@ -35,3 +39,11 @@ __all__ = [
     "has_kernel",
     "install_kernel",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Metadata":
+        raise AttributeError(f"module 'kernels' has no attribute {name!r}")
+    from kernel_spec.metadata import Metadata
+
+    return Metadata

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
+from kernel_spec.errors import UsageError
 from kernel_spec.metadata import Metadata
 from kernel_spec.system import System
 from kernels._version import __version__
@@ -22,16 +23,12 @@ class _Unfit:
     reason: Reason
 
 
-def parse_backend_word(word: str | None) -> BackendKind | None:
+def parse_backend_word(word: str) -> BackendKind:
     """Read the ``backend=`` of a call.
 
     Raises:
         UsageError: no backend has that name.
     """
-    from kernel_spec.errors import UsageError
-
-    if word is None:
-        return None
     try:
         return _BACKEND_WORDS[word]
     except (KeyError, TypeError):

@@ -15,10 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kernel_spec.backend import BackendKind
-from kernel_spec.compat import Decision, decide
 from kernel_spec.errors import UsageError
-from kernel_spec.metadata import Metadata
 from kernel_spec.names import RepoId, parse_repo_id
 from kernels import settings as settings_module
 from kernels import source
@@ -31,14 +28,15 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.fit import parse_backend_word
 from kernels.hub import Hub
 from kernels.settings import Settings, read_settings
-from kernels.source import KernelRef, locate, variants_of
+from kernels.source import KernelRef, Located, locate, variants_of
 from kernels.store import Store
-from kernels.system import detect
 
 if TYPE_CHECKING:
+    from kernel_spec.backend import BackendKind
+    from kernel_spec.compat import Decision
+    from kernel_spec.metadata import Metadata
     from kernels.choose import Chosen
     from kernels.importer import VariantDir
 
@@ -216,7 +214,7 @@ def load_with_trace(
 
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    kind = parse_backend_word(backend)
+    kind = _backend_kind(backend)
     clock.lap("prepare")
 
     if (override := settings.overrides.get(repo_id)) is not None:
@@ -275,7 +273,7 @@ def get_local_kernel(
     """
     del package_name, trust_remote_code, user_agent
     place = Path(path).expanduser().absolute()
-    return _load_path(place, parse_backend_word(backend), _Clock(), check_arch=True).module
+    return _load_path(place, _backend_kind(backend), _Clock(), check_arch=True).module
 
 
 def has_kernel(
@@ -301,7 +299,7 @@ def has_kernel(
 
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    kind = parse_backend_word(backend)
+    kind = _backend_kind(backend)
     try:
         if (override := settings.overrides.get(repo_id)) is not None:
             choose_local(override, backend=kind, check_arch=check_arch)
@@ -345,7 +343,7 @@ def install_kernel(
     if local_files_only:
         settings = replace(settings, offline=True)
     ref = parse_ref(repo_id, revision, version)
-    kind = parse_backend_word(backend)
+    kind = _backend_kind(backend)
     if (override := settings.overrides.get(repo_id)) is not None:
         return choose_local(override, backend=kind).path
     located = locate(ref, settings, user_agent=user_agent)
@@ -368,11 +366,14 @@ def get_kernel_variants(
     """
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    kind = parse_backend_word(backend)
+    kind = _backend_kind(backend)
     if (override := settings.overrides.get(repo_id)) is not None:
         from kernels.local import decide_local
 
         return list(decide_local(override, backend=kind))
+    from kernel_spec.compat import decide
+    from kernels.system import detect
+
     located = locate(ref, settings)
     return list(decide(detect(), variants_of(located.files), backend=kind))
 
@@ -457,6 +458,14 @@ def _load_path(
         downloaded=False,
         phases=tuple(clock.phases),
     )
+
+
+def _backend_kind(word: str | None) -> BackendKind | None:
+    if word is None:
+        return None
+    from kernels.fit import parse_backend_word
+
+    return parse_backend_word(word)
 
 
 def _require_trust(

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_spec import staging, unversioned
+from kernel_spec import unversioned
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import (
     COMMIT_ID,
@@ -237,6 +237,8 @@ def publish(
             unversioned.
         FormatError: a path or ref name that is not allowed, or a source that is not a file.
     """
+    from kernel_spec import staging  # readers do not pay for it
+
     tags = tuple(dict.fromkeys(tags))
     _check_names(files, (branch, *tags))
     folder = repository_path(hub, repo)
@@ -306,6 +308,8 @@ def _check_tags(repo: RepoId, refs: Refs, tags: tuple[str, ...], commit: str) ->
 
 def _write_refs(folder: Path, stage: Path, branch: str, tags: tuple[str, ...], commit: str) -> None:
     """Write the tags, then the branch: whoever is killed between them can publish again."""
+    from kernel_spec import staging
+
     refs = folder / "refs"
     written = refs
     if not refs.exists():

@@ -26,11 +26,13 @@ VERSION_TAG = re.compile(
 _REPO_PART = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _REPO_ID_LENGTH = 96
 
-# What is unsafe on some system: control characters, the other separator, the colon of drive
-# letters and alternate streams, and surrogates, which no encoding writes.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
+# What is unsafe on some system: control characters, the other separator, and the colon of drive
+# letters and alternate streams.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:]")
 _PART_LENGTH = 255
-_UNSAFE_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\\ud800-\udfff]|\.\.|@\{|//")
+# Percent-encoding makes at most three bytes of one.
+_REF_LENGTH = _PART_LENGTH // 3
+_UNSAFE_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -187,7 +189,7 @@ def path_fault(text: str) -> str | None:
     if text[0] == "/":
         return "it is absolute"
     if _UNSAFE.search(text) is not None:
-        return "it holds a backslash, a colon, a control character or a surrogate"
+        return "it holds a backslash, a colon or a control character"
     for part in text.split("/"):
         fault = _part_fault(part)
         if fault is not None:
@@ -202,15 +204,27 @@ def _part_fault(part: str) -> str | None:
         return f"the part {part!r} ends in a dot or blank"
     if part.lower() == ".git":
         return "it holds .git"
+    if not part.isascii() and not _is_encodable(part):
+        return "it holds a surrogate, which no encoding writes"
     if len(part) > _PART_LENGTH or len(part.encode()) > _PART_LENGTH:
         return f"a part is longer than {_PART_LENGTH} bytes"
     return None
 
 
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def ref_fault(name: str) -> str | None:
     """Say why a text cannot name a branch or tag (git-check-ref-format), or None where it can."""
-    if not name or name == "@" or len(name.encode(errors="replace")) > _PART_LENGTH // 3:
-        return f"expected 1 to {_PART_LENGTH // 3} bytes, and not @ alone"
+    if not _is_encodable(name):
+        return "it holds a surrogate, which no encoding writes"
+    if not name or name == "@" or len(name.encode()) > _REF_LENGTH:
+        return f"expected 1 to {_REF_LENGTH} bytes, and not @ alone"
     if _UNSAFE_IN_REF.search(name) is not None:
         return "it holds a blank, a control character, '..', '//', '@{' or one of ~^:?*[\\"
     for part in name.split("/"):

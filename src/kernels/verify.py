@@ -86,6 +86,16 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
     )
 
 
+def verify_bytes(place: Path) -> Damage | None:
+    """Hash every file of the variant in ``variants/<digest>``, whatever its receipt says."""
+    manifest = read_manifest(place)
+    if manifest is None:
+        return Damage(place, (f"{MANIFEST_NAME}: {Violation.MISMATCH}",))
+    root = place / manifest.variant
+    faults, _ = _compare(root, manifest, [])
+    return Damage(root, tuple(faults)) if faults else None
+
+
 def find_installed(
     store: Store, files: Sequence[TreeFile], state: Path
 ) -> VariantDir | Damage | None:

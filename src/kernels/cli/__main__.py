@@ -1,0 +1,5 @@
+"""``python -m kernels.cli`` is the command ``kernels``."""
+
+from kernels.cli import main
+
+main()

@@ -1,0 +1,82 @@
+"""``kernels trust``: whose kernels run without being asked for, for good."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from kernels.trust import TrustedOwner
+
+_OWNER = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", re.ASCII)
+
+
+@click.group(name="trust")
+def command() -> None:
+    """Say whose kernels may run. To load a kernel is to run its code with your rights."""
+
+
+@command.command(name="add")
+@click.argument("owner")
+@click.option("--hub", help="The hub of that owner; default: those of KERNELS_HUB.")
+def add(owner: str, hub: str | None) -> None:
+    """Trust the kernels of OWNER on a hub."""
+    from kernels.settings import read_settings
+    from kernels.trust import read_trusted, write_trusted
+
+    config = read_settings().config
+    entries = _entries(owner, hub)
+    write_trusted(config, read_trusted(config) | entries)
+    for entry in sorted(entries):
+        click.echo(f"trusting {entry.owner} on {entry.hub}")
+
+
+@command.command(name="remove")
+@click.argument("owner")
+@click.option("--hub", help="The hub of that owner; default: every hub.")
+def remove(owner: str, hub: str | None) -> None:
+    """No longer trust OWNER; fails where there was no trust."""
+    from kernels.settings import read_settings
+    from kernels.trust import read_trusted, write_trusted
+
+    config = read_settings().config
+    known = read_trusted(config)
+    gone = {e for e in known if e.owner == owner and hub in {None, e.hub}}
+    if not gone:
+        raise click.ClickException(f"{owner} is not trusted{f' on {hub}' if hub else ''}.")
+    write_trusted(config, known - gone)
+    for entry in sorted(gone):
+        click.echo(f"no longer trusting {entry.owner} on {entry.hub}")
+
+
+@command.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_(as_json: bool) -> None:
+    """List the owners that are trusted for good."""
+    from kernels.settings import read_settings
+    from kernels.trust import read_trusted
+
+    known = sorted(read_trusted(read_settings().config))
+    if as_json:
+        click.echo(json.dumps([{"owner": e.owner, "hub": e.hub} for e in known], indent=2))
+        return
+    for entry in known:
+        click.echo(f"{entry.owner} on {entry.hub}")
+
+
+def _entries(owner: str, hub: str | None) -> frozenset[TrustedOwner]:
+    from kernels.settings import hubs_of, parse_hubs, read_settings
+    from kernels.trust import TrustedOwner
+
+    if _OWNER.fullmatch(owner) is None:
+        raise click.UsageError(f"{owner!r} is not an owner; expected the part of an id before '/'.")
+    hubs = parse_hubs(hub) if hub else hubs_of(read_settings(), owner)
+    found = frozenset(TrustedOwner(owner, e.url) for e in hubs if not e.url.startswith("file://"))
+    if not found:
+        raise click.UsageError(
+            "a directory hub that KERNELS_HUB names is trusted already; give another one with --hub."
+        )
+    return found

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from starlette.types import ASGIApp
 
@@ -32,7 +33,7 @@ def serve(app: ASGIApp, *, host: str, port: int, on_listening: Callable[[str], N
         ListenError: the address is not ours, or the port is taken.
     """
     with _reserve(host, port) as reserved:
-        asyncio.run(_serve(app, host, reserved.getsockname()[1], reserved, on_listening))
+        asyncio.run(_serve(app, host, reserved, on_listening))
 
 
 def _reserve(host: str, port: int) -> socket.socket:
@@ -42,16 +43,19 @@ def _reserve(host: str, port: int) -> socket.socket:
     process of the user that shares it too. So the port is first bound alone, which fails if it
     is taken, and then held in a way that lets granian listen there.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        # A name such as localhost stands for addresses, of which the first is taken.
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family) as alone:
             alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            alone.bind((host, port))
-            port = alone.getsockname()[1]
-        held = socket.socket(family)
-        if hasattr(socket, "SO_REUSEPORT"):
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind((host, port))
+            alone.bind(address)
+            address = alone.getsockname()
+        with ExitStack() as stack:
+            held = stack.enter_context(socket.socket(family))
+            if hasattr(socket, "SO_REUSEPORT"):
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind(address)
+            stack.pop_all()
     except OSError as err:
         raise ListenError(
             f"Cannot listen at {host}:{port}: {err.strerror or err}. "
@@ -61,18 +65,15 @@ def _reserve(host: str, port: int) -> socket.socket:
 
 
 async def _serve(
-    app: ASGIApp,
-    host: str,
-    port: int,
-    reserved: socket.socket,
-    on_listening: Callable[[str], None],
+    app: ASGIApp, host: str, reserved: socket.socket, on_listening: Callable[[str], None]
 ) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.server.embed import Server
 
+    address, port, *_ = reserved.getsockname()
     server = Server(
         app,
-        address=host,
+        address=address,
         port=port,
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
@@ -88,7 +89,7 @@ async def _serve(
     running = asyncio.create_task(server.serve())
     stopping = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait_for(_until_listening(host, port, running), STARTUP_SECONDS)
+        await asyncio.wait_for(_until_listening(address, port, running), STARTUP_SECONDS)
         reserved.close()
         name = f"[{host}]" if ":" in host else host
         on_listening(f"http://{name}:{port}")
@@ -101,15 +102,16 @@ async def _serve(
         running.result()
 
 
-async def _until_listening(host: str, port: int, running: asyncio.Task[None]) -> None:
+async def _until_listening(address: str, port: int, running: asyncio.Task[None]) -> None:
     # A wildcard address is reached at loopback.
-    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     while True:
         try:
             _, writer = await asyncio.open_connection(target, port)
-        except OSError as err:
+        except OSError:
             if running.done():
-                raise ListenError(f"The server ended before it listened at {host}:{port}.") from err
+                message = f"The server ended before it listened at {address}:{port}."
+                raise ListenError(message) from running.exception()
             await asyncio.sleep(0.02)
         else:
             writer.close()

@@ -45,10 +45,10 @@ def serve(tmp_path_factory):
     """Serve a directory hub: ``serve(root, *, trusted=()) -> .url .requests() .stop()``."""
     with ExitStack() as stack:
 
-        def start(root, *, trusted=(), port=0):
+        def start(root, *, trusted=(), host="127.0.0.1"):
             log = tmp_path_factory.mktemp("hub") / "stderr.log"
             command = [sys.executable, "-m", "kernel_hub", "serve", str(root)]
-            command += ["--port", str(port), "--access-log"]
+            command += ["--host", host, "--port", "0", "--access-log"]
             command += [word for owner in trusted for word in ("--trusted-owner", owner)]
             with log.open("wb") as stderr:
                 process = subprocess.Popen(

@@ -21,7 +21,11 @@ class Commit:
 
 def describe(catalogue: Catalogue, snapshot: Snapshot) -> Commit:
     """Describe a commit by its difference from the one before."""
+    time = catalogue.commit_time(snapshot)
     parent = catalogue.find_parent(snapshot)
+    if parent is None and snapshot.parent is not None:
+        title = f"Hold {_files(len(snapshot.stored))}; the commit before is gone"
+        return Commit(id=snapshot.commit, title=title, time=time)
     before = {} if parent is None else parent.stored
     after = snapshot.stored
     counts = {
@@ -29,9 +33,8 @@ def describe(catalogue: Catalogue, snapshot: Snapshot) -> Commit:
         "Change": sum(before[path].oid != after[path].oid for path in after.keys() & before.keys()),
         "Delete": len(before.keys() - after.keys()),
     }
-    parts = [f"{verb} {count}" for verb, count in counts.items() if count]
-    title = f"{', '.join(parts)} file{'s' * (sum(counts.values()) != 1)}" if parts else "No change"
-    return Commit(id=snapshot.commit, title=title, time=catalogue.commit_time(snapshot))
+    parts = [f"{verb} {_files(count)}" for verb, count in counts.items() if count]
+    return Commit(id=snapshot.commit, title=", ".join(parts) or "Change nothing", time=time)
 
 
 def last_changes(
@@ -53,6 +56,10 @@ def last_changes(
         if not unchanged:
             break
     return changed
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
 
 
 def _holds(snapshot: Snapshot | None, path: str, oid: str) -> bool:

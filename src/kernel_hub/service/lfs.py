@@ -11,51 +11,14 @@ from kernel_spec.wire import TreeFile, lfs_pointer
 # Text below this many bytes is an ordinary git blob.
 LARGE_FROM = 1024 * 1024
 
+_LIBRARIES = frozenset({".so", ".pyd", ".dll", ".dylib", ".a", ".lib", ".o", ".obj", ".exe"})
+_DEVICE_CODE = frozenset({".bin", ".cubin", ".fatbin", ".hsaco", ".spv", ".metallib"})
+_ARCHIVES = frozenset({".whl", ".zip", ".tar", ".gz", ".xz", ".zst", ".bz2", ".7z"})
+_ARRAYS = frozenset({".pt", ".pth", ".safetensors", ".npy", ".npz", ".parquet"})
+_MEDIA = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".pdf", ".mp4", ".woff2"})
+
 # A file with one of these suffixes anywhere in its name (``libx.so.1``) is binary at any size.
-BINARY_SUFFIXES = frozenset(
-    [
-        ".so",
-        ".pyd",
-        ".dll",
-        ".dylib",
-        ".a",
-        ".lib",
-        ".o",
-        ".obj",
-        ".exe",
-        ".bin",
-        ".cubin",
-        ".fatbin",
-        ".hsaco",
-        ".spv",
-        ".metallib",
-        ".ptxbin",
-        ".whl",
-        ".zip",
-        ".tar",
-        ".gz",
-        ".xz",
-        ".zst",
-        ".bz2",
-        ".7z",
-        ".pt",
-        ".pth",
-        ".safetensors",
-        ".npy",
-        ".npz",
-        ".parquet",
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".gif",
-        ".webp",
-        ".ico",
-        ".pdf",
-        ".mp4",
-        ".woff",
-        ".woff2",
-    ]
-)
+BINARY_SUFFIXES = _LIBRARIES | _DEVICE_CODE | _ARCHIVES | _ARRAYS | _MEDIA
 
 
 def is_large(path: str, size: int) -> bool:

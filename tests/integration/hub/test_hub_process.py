@@ -92,6 +92,22 @@ def test_a_port_has_one_owner(shared_hub, root):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
+def test_names_and_wildcards(serve, root, host):
+    hub = serve(root, host=host)
+    assert hub.url.startswith(f"http://{host}:")
+    with urllib.request.urlopen(f"{hub.url}/api/kernels/acme/big") as answer:
+        assert answer.status == 200
+
+
+def test_an_address_of_another_machine(root):
+    command = [sys.executable, "-m", "kernel_hub", "serve", str(root), "--host", "203.0.113.5"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "Choose another --host or --port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_one_process(shared_hub):
     hub = shared_hub
     found = subprocess.run(

@@ -199,8 +199,8 @@ def test_expanded_tree_names_the_commit_that_changed_each_file(toy, v1_files):
     titles = {entry["path"]: entry["lastCommit"]["title"] for entry in entries}
     assert titles == {
         "build": "Add 5 files",
-        "new": "Add 1, Change 1 files",
-        "run.sh": "Add 1, Change 1 files",
+        "new": "Add 1 file, Change 1 file",
+        "run.sh": "Add 1 file, Change 1 file",
     }
 
 
@@ -223,7 +223,9 @@ def test_commits(toy, monkeypatch):
 def test_history_ends_where_the_store_dropped_it(toy):
     commit = toy.store.commit(toy.repo, "v3", {"a": b""}, parent="e" * 40)
     answer = toy.ask("GET", "/api/kernels/acme/toy/commits/v3")
-    assert [entry["id"] for entry in answer.json()] == [commit]
+    assert [(entry["id"], entry["title"]) for entry in answer.json()] == [
+        (commit, "Hold 1 file; the commit before is gone")
+    ]
 
 
 def test_paths_info(toy):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
+import httpx2
 import pytest
 
 import kernels.load
@@ -15,6 +18,13 @@ from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId, module_name
+from kernel_spec.wire import (
+    Organization,
+    TreeFile,
+    format_organization,
+    format_refs,
+    format_tree_file,
+)
 from kernels.settings import VARIABLES
 
 INIT = "VALUE = 1\n\n\ndef double(x):\n    return 2 * x\n"
@@ -119,3 +129,93 @@ def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publisher:
 @pytest.fixture
 def make_variant() -> Callable[..., Path]:
     return write_variant
+
+
+class FakeWebHub:
+    """A hub behind ``huggingface_hub``'s own session: the real client, answers from memory.
+
+    ``requests`` lists the method and path of every request; ``fault`` may answer in its place.
+    """
+
+    URL = "http://hub.test"
+
+    def __init__(self, hub: DirectoryHub) -> None:
+        self.hub = hub
+        self.requests: list[str] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.trusted: set[str] = set()
+        self.fault: Callable[[str], tuple[int, dict[str, str], bytes] | Exception | None] = (
+            lambda path: None
+        )
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        path = request.url.raw_path.decode()
+        self.requests.append(f"{request.method} {path}")
+        self.headers.append(dict(request.headers))
+        match self.fault(path):
+            case Exception() as err:
+                raise err
+            case (status, headers, body):
+                return httpx2.Response(status, headers=headers, content=body)
+        status, headers, body = self._answer(unquote(path.partition("?")[0]))
+        return httpx2.Response(status, headers=headers, content=body)
+
+    def _answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        match path.strip("/").split("/"):
+            case ["api", "organizations", owner, "overview"]:
+                if not (self.hub.root / owner).is_dir():
+                    return 404, {}, b"{}"
+                organization = Organization(owner, owner, owner in self.trusted)
+                return _json(format_organization(organization))
+            case ["api", "kernels", owner, name, "refs"]:
+                repo = RepoId(owner, name)
+                if not directory.has_repository(self.hub, repo):
+                    return 404, {"x-error-code": "RepoNotFound"}, b"{}"
+                return _json(format_refs(directory.read_refs(self.hub, repo)))
+            case ["api", "kernels", owner, name, "tree", commit, *below]:
+                try:
+                    listing = directory.read_listing(self.hub, RepoId(owner, name), commit)
+                except FileNotFoundError:
+                    return 404, {"x-error-code": "RevisionNotFound"}, b"{}"
+                prefix = "/".join([*below, ""])
+                files = [self._on_git(file) for file in listing.files if file.path.startswith(prefix)]
+                return _json([format_tree_file(file) for file in files])
+            case ["kernels", owner, name, "resolve", commit, *rest]:
+                path = "/".join(rest)
+                return (
+                    200,
+                    {},
+                    directory.file_path(self.hub, RepoId(owner, name), commit, path).read_bytes(),
+                )
+        return 404, {"x-error-code": "EntryNotFound"}, b"{}"
+
+    @staticmethod
+    def _on_git(file: TreeFile) -> TreeFile:
+        """Forget the sha256 of text files, as a hub does that keeps them in git."""
+        return replace(file, sha256=None) if file.path.endswith((".py", ".json")) else file
+
+
+def _json(answer: object) -> tuple[int, dict[str, str], bytes]:
+    return 200, {"content-type": "application/json"}, json.dumps(answer).encode()
+
+
+@pytest.fixture
+def web(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> FakeWebHub:
+    """Put the directory hub of ``publisher`` behind http; its owner acme is trusted."""
+    hub = FakeWebHub(publisher.hub)
+    hub.trusted.add("acme")
+    client = httpx2.Client(transport=httpx2.MockTransport(hub))
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: client)
+    monkeypatch.setattr("kernels.hub_http.time.sleep", lambda seconds: None)
+    monkeypatch.setenv("KERNELS_HUB", hub.URL)
+    return hub
+
+
+@pytest.fixture
+def warnings_of(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return the loader's warnings so far."""
+    return lambda: [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "kernels" and record.levelname == "WARNING"
+    ]

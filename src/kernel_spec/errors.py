@@ -4,8 +4,9 @@
     ├── UsageError     (ValueError)      exit code 2: the command or call is wrong
     ├── FormatError    (ValueError)      a name or document is not as its format says
     │   ├── VariantNameError             .kind
-    │   ├── MetadataError                .faults, all of them
-    │   ├── LockError                    .faults, all of them
+    │   ├── DocumentError                .faults, all of them
+    │   │   ├── MetadataError            a metadata.json
+    │   │   └── LockError                a kernels.lock
     │   ├── WireError                    an answer of a hub
     │   └── BinaryFormatError            not an ELF file, or a damaged one
     ├── IntegrityError (ValueError)      bytes are not those that were promised

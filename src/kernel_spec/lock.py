@@ -10,8 +10,8 @@ from typing import Any
 
 from kernel_spec.digest import is_bytecode
 from kernel_spec.document import Reader, write_json
-from kernel_spec.errors import FormatError, LockError
-from kernel_spec.names import COMMIT, parse_repo_id
+from kernel_spec.errors import LockError
+from kernel_spec.names import commit_fault, repo_id_fault
 
 FILE_NAME = "kernels.lock"
 FORMAT = 1
@@ -168,7 +168,7 @@ def _read_ours(reader: Reader, table: Mapping[str, Any], where: str) -> LockedKe
 def _read_old(reader: Reader, table: Mapping[str, Any], where: str) -> LockedKernel:
     reader.refuse_unknown(table, ("repo_id", "sha", "variants"), where)
     repo_id = reader.take_checked(
-        table, "repo_id", where, _repo_id_fault, kind="bad-value", required=True
+        table, "repo_id", where, repo_id_fault, kind="bad-value", required=True
     )
     hashes = {}
     variants = reader.take(table, "variants", dict, where, required=True) or {}
@@ -201,7 +201,7 @@ def _read_dependency(
     may_lack: bool = False,
 ) -> dict[str, Any]:
     repo_id = reader.take_checked(
-        table, "repo-id", where, _repo_id_fault, kind="bad-value", required=True
+        table, "repo-id", where, repo_id_fault, kind="bad-value", required=True
     )
     given = [key for key in selectors if table.get(key) is not None]
     if len(given) > 1:
@@ -217,12 +217,7 @@ def _read_dependency(
 
 
 def _read_commit(reader: Reader, table: Mapping[str, Any], key: str, where: str) -> str:
-    def fault(text: str) -> str | None:
-        if COMMIT.fullmatch(text) is not None:
-            return None
-        return f"expected 40 or 64 lower-case hex digits, found {text!r}"
-
-    commit = reader.take_checked(table, key, where, fault, kind="bad-commit", required=True)
+    commit = reader.take_checked(table, key, where, commit_fault, kind="bad-commit", required=True)
     return commit or ""
 
 
@@ -242,14 +237,6 @@ def _hash_fault(form: re.Pattern[str]) -> Callable[[str], str | None]:
         return None if form.fullmatch(text) else f"expected {form.pattern}, found {text!r}"
 
     return fault
-
-
-def _repo_id_fault(text: str) -> str | None:
-    try:
-        parse_repo_id(text)
-    except FormatError as err:
-        return str(err)
-    return None
 
 
 def format_lock(kernels: tuple[LockedKernel, ...]) -> bytes:

@@ -11,8 +11,9 @@ from typing import Any
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import ALGORITHMS, Digest
 from kernel_spec.document import Reader, join, write_json
-from kernel_spec.errors import FormatError, MetadataError
-from kernel_spec.names import COMMIT, KERNEL_NAME, parse_repo_id, path_fault
+from kernel_spec.errors import MetadataError
+from kernel_spec.git_url import normalize_git_url
+from kernel_spec.names import KERNEL_NAME, commit_fault, path_fault, repo_id_fault
 
 FILE_NAME = "metadata.json"
 
@@ -37,10 +38,6 @@ _KNOWN_KEYS = frozenset(
     }
 )
 _MINVER = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})", re.ASCII)
-_GIT_URL = re.compile(
-    r"(?:git\+)?(?:https?|ssh)://[^/\s]+(?:/\S*)?|git://[^/\s]+(?:/\S*)?", re.ASCII
-)
-_SCP_FORM = re.compile(r"([A-Za-z0-9._-]+@[A-Za-z0-9.-]+):/?([^/\s:][^\s:]*)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,18 +145,6 @@ def is_from_the_future(error: MetadataError) -> bool:
     return all(fault.kind == "unknown-backend" for fault in error.faults)
 
 
-def normalize_git_url(url: str) -> str | None:
-    """Return a git URL with a scheme, or None where it is none that may be named.
-
-    Schemes are http, https, ssh, git and git+ before one of the first three;
-    ``git@host:owner/name`` becomes ``ssh://git@host/owner/name``.
-    """
-    if _GIT_URL.fullmatch(url) is not None:
-        return url
-    scp = _SCP_FORM.fullmatch(url)
-    return None if scp is None else f"ssh://{scp[1]}/{scp[2]}"
-
-
 def _name_fault(text: str) -> str | None:
     if KERNEL_NAME.fullmatch(text) is not None:
         return None
@@ -171,12 +156,6 @@ def _name_fault(text: str) -> str | None:
 
 def _id_fault(text: str) -> str | None:
     return None if text.isidentifier() else f"expected a Python identifier, found {text!r}"
-
-
-def _commit_fault(text: str) -> str | None:
-    if COMMIT.fullmatch(text) is not None:
-        return None
-    return f"expected 40 or 64 lower-case hex digits, found {text!r}"
 
 
 def _read_texts(
@@ -237,7 +216,7 @@ def read_dependency(
     """Read ``repo-id`` and one of ``version`` and ``revision``; None with faults noted."""
     before = len(reader.faults)
     repo_id = reader.take_checked(
-        table, "repo-id", where, _repo_id_fault, kind="bad-repo-id", required=True
+        table, "repo-id", where, repo_id_fault, kind="bad-repo-id", required=True
     )
     version = reader.take_number(table, "version", where)
     revision = reader.take(table, "revision", str, where)
@@ -250,14 +229,6 @@ def read_dependency(
     if repo_id is None or len(reader.faults) > before:
         return None
     return KernelDependency(repo_id=repo_id, version=version, revision=revision)
-
-
-def _repo_id_fault(text: str) -> str | None:
-    try:
-        parse_repo_id(text)
-    except FormatError as err:
-        return str(err)
-    return None
 
 
 def _read_minver(reader: Reader, document: Mapping[str, Any]) -> tuple[int, int, int] | None:
@@ -354,7 +325,7 @@ def _read_git_state(
     key = "sha" if "sha" in table else "commit"
     required = required or any(table.get(name) is not None for name in (key, "dirty"))
     commit = reader.take_checked(
-        table, key, where, _commit_fault, kind="bad-commit", required=required
+        table, key, where, commit_fault, kind="bad-commit", required=required
     )
     return commit, reader.take(table, "dirty", bool, where, required=required)
 

@@ -82,6 +82,22 @@ def _repo_part_fault(what: str, part: str) -> str | None:
     return None
 
 
+def repo_id_fault(text: str) -> str | None:
+    """Say why a text is not the id of a repository, or None where it is."""
+    try:
+        parse_repo_id(text)
+    except FormatError as err:
+        return str(err)
+    return None
+
+
+def commit_fault(text: str) -> str | None:
+    """Say why a text is not a full commit id, or None where it is."""
+    if COMMIT.fullmatch(text) is not None:
+        return None
+    return f"expected 40 or 64 lower-case hex digits, found {text!r}"
+
+
 def module_name(kernel_name: str) -> str:
     """Return the Python module of a kernel: its name with ``_`` for ``-``."""
     return kernel_name.replace("-", "_")

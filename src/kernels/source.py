@@ -212,6 +212,16 @@ def read_refs(
     )
 
 
+def is_silent(hub: Hub) -> bool:
+    """Say whether a hub gave no answer a moment ago, so that a record is taken at once."""
+    return time.time() < _silent_until.get(hub.url, 0.0)
+
+
+def note_silence(hub: Hub) -> None:
+    """Remember that a hub gave no answer."""
+    _silent_until[hub.url] = time.time() + RETRY_SECONDS
+
+
 def forget() -> None:
     """Forget what this process has read, so that the next call reads it again."""
     _directories.clear()
@@ -275,7 +285,7 @@ def _answer(hub: Hub, repo: RepoId, store: Store, settings: Settings, *, refresh
     record = read_record(store, hub.url, repo)
     now = time.time()
     fresh = record is not None and 0 <= now - record.checked < settings.ref_ttl
-    silent = now < _silent_until.get(hub.url, 0.0)
+    silent = is_silent(hub)
     if settings.offline or (
         (fresh or (silent and record)) and not refresh and not hub.is_directory
     ):
@@ -302,7 +312,7 @@ def _ask(
     except HubUnreachableError as err:
         if record is None or record.refs is None or refresh:
             raise
-        _silent_until[hub.url] = time.time() + RETRY_SECONDS
+        note_silence(hub)
         _warn_of_age(hub, repo, record, err)
         return _Answer(refs=record.refs, stamp=None, expires=0.0, remembered=True)
     except RepoNotFoundError:

@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from kernel_spec.digest import variant_digest
-from kernel_spec.errors import FormatError
-from kernel_spec.listing import Listing, format_listing, parse_listing
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
 FOLDER = "store-v1"
 _RECORD_FORMAT = 1
+_TREE_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,20 @@ def write_record(store: Store, hub_url: str, repo: RepoId, record: Record) -> No
 def read_tree(store: Store, hub_url: str, repo: RepoId, commit: str) -> tuple[TreeFile, ...] | None:
     """Return the remembered files of a commit, or None."""
     try:
-        return parse_listing(_tree_path(store, hub_url, repo, commit).read_bytes()).files
-    except (OSError, FormatError):
+        document = json.loads(_tree_path(store, hub_url, repo, commit).read_bytes())
+        if document["format"] != _TREE_FORMAT:
+            return None
+        return tuple(
+            TreeFile(
+                path=str(path),
+                size=int(size),
+                oid=str(oid),
+                sha256=None if sha256 is None else str(sha256),
+                executable=bool(executable),
+            )
+            for path, size, oid, sha256, executable in document["files"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -115,8 +126,12 @@ def write_tree(
     store: Store, hub_url: str, repo: RepoId, commit: str, files: Sequence[TreeFile]
 ) -> None:
     """Remember the files of a commit; an unwritable cache goes without."""
-    ordered = tuple(sorted(files, key=lambda file: file.path))
-    _try_write(_tree_path(store, hub_url, repo, commit), format_listing(Listing(None, ordered)))
+    rows = [
+        [file.path, file.size, file.oid, file.sha256, file.executable]
+        for file in sorted(files, key=lambda file: file.path)
+    ]
+    document = {"format": _TREE_FORMAT, "files": rows}
+    _try_write(_tree_path(store, hub_url, repo, commit), json.dumps(document, indent=0).encode())
 
 
 def find_cached_commits(store: Store, hub_url: str, repo: RepoId, prefix: str) -> list[str]:

@@ -18,7 +18,7 @@ from kernel_spec.names import RepoId
 from kernels.errors import HubUnreachableError, SettingsError, TrustError
 from kernels.hub import Hub
 from kernels.settings import Settings
-from kernels.source import Located
+from kernels.source import Located, is_silent, note_silence
 from kernels.store import Record, Store, read_record, write_record, write_whole
 
 FILE_NAME = "trust.json"
@@ -88,15 +88,21 @@ def _publisher_is_trusted(
     if record is not None and known is not None:
         fresh = not refresh and 0 <= time.time() - record.trust_checked < settings.ref_ttl
         # A full commit with all its files in the cache never needs the network.
-        if fresh or settings.offline or (pinned and known):
+        if (
+            fresh
+            or settings.offline
+            or (pinned and known)
+            or (is_silent(located.hub) and not refresh)
+        ):
             return known
     if settings.offline:
         return None
     try:
         organization = located.hub.read_organization(located.ref.repo.owner)
     except HubUnreachableError:
-        if known is None:
+        if known is None or refresh:
             raise
+        note_silence(located.hub)
         return known
     trusted = organization is not None and organization.trusted_publisher
     base = record or Record(checked=0.0, refs=located.refs)

@@ -12,7 +12,8 @@ KernelError (kernel_spec)            exit code 1
     ├── CompileError                 a source file does not compile; .failures, all of them
     ├── LinkError                    the objects do not link
     ├── CheckError                   a variant breaks a rule; .findings, all of them
-    └── ImportCheckError             a variant cannot be imported in a clean process
+    ├── ImportCheckError             a variant cannot be imported in a clean process
+    └── StorageError                 a file cannot be read or written
 """
 
 from __future__ import annotations
@@ -101,6 +102,10 @@ class LinkError(BuilderError):
 
 class ImportCheckError(BuilderError):
     """A variant that was built cannot be imported in a clean process."""
+
+
+class StorageError(BuilderError):
+    """A file cannot be read or written: no permission, no space, no directory."""
 
 
 class CommandError(BuilderError):

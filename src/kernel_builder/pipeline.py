@@ -16,7 +16,7 @@ from kernel_builder.check.variant import check_variant
 from kernel_builder.compile import Artifact, compile_variant
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host, prepare_environment
-from kernel_builder.errors import CheckError
+from kernel_builder.errors import CheckError, StorageError
 from kernel_builder.import_check import check_import
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
 from kernel_builder.plan import Selection, VariantBuild, plan
@@ -118,17 +118,32 @@ def build_project(
 
 def _build_or_fail(job: _Job, *, force: bool) -> VariantReport:
     start = time.monotonic()
-    job.work.mkdir(parents=True, exist_ok=True)
     try:
+        job.work.mkdir(parents=True, exist_ok=True)
         with FileLock(job.work / "lock"):
             return _build_variant(job, start, force=force)
     except KernelError as err:
-        return VariantReport(
-            variant=job.name,
-            outcome=Outcome.FAILED,
-            seconds=time.monotonic() - start,
-            error=err,
+        error: KernelError = err
+    except OSError as err:
+        error = _describe_storage(job, err)
+        error.__cause__ = err
+    return VariantReport(
+        variant=job.name,
+        outcome=Outcome.FAILED,
+        seconds=time.monotonic() - start,
+        error=error,
+    )
+
+
+def _describe_storage(job: _Job, err: OSError) -> StorageError:
+    place = Path(err.filename) if err.filename else job.project
+    what = f"{job.name}: {place}: {err.strerror}"
+    if place.is_relative_to(job.settings.cache):
+        return StorageError(
+            f"{what}; the builder keeps its files in {job.settings.cache}: "
+            "set XDG_CACHE_HOME to a directory that can be written"
         )
+    return StorageError(f"{what}; make it readable and writable for this user, and build again")
 
 
 def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:

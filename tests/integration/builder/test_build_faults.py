@@ -1,0 +1,225 @@
+"""What goes wrong in a build is said whole, and leaves build/ as it was."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.errors import (
+    BuilderError,
+    CheckError,
+    CompileError,
+    ImportCheckError,
+    StorageError,
+    ToolchainError,
+)
+from kernel_builder.pipeline import build_project
+from kernel_builder.report import format_report
+from kernel_builder.settings import Settings, read_settings
+from kernel_builder.toolchain.cpu import get_compiler
+
+Kit = Callable[[str], Path]
+SOURCE = Path(__file__).parents[3] / "src"
+
+
+def tree(project: Path) -> dict[str, bytes]:
+    root = project / "build"
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def fail(project: Path, settings: Settings, kind: type[BuilderError]) -> BuilderError:
+    report = build_project(project, settings=settings)
+    (only,) = report.variants
+    assert report.exit_code == 1
+    assert isinstance(only.error, kind), format_report(report)
+    assert str(only.error) in format_report(report)
+    return only.error
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def project(kit: Kit, settings: Settings) -> Path:
+    """A project that was built well before it was broken."""
+    place = kit("add_stable")
+    assert build_project(place, settings=settings).exit_code == 0
+    return place
+
+
+def test_every_file_that_does_not_compile_is_shown(project: Path, settings: Settings) -> None:
+    before = tree(project)
+    edit(project / "csrc/add_cpu.cpp", "+ 1.0f", "+ one")
+    edit(project / "torch-ext/torch_binding.cpp", "TORCH_BOX(&add_one)", "TORCH_BOX(&add_two)")
+    error = fail(project, settings, CompileError)
+    assert isinstance(error, CompileError)
+    assert [failure.source for failure in error.failures] == [
+        "torch-ext/torch_binding.cpp",
+        "csrc/add_cpu.cpp",
+    ]
+    for word in (
+        "'one' was not declared",
+        "csrc/add_cpu.cpp:10:",
+        "-c csrc/add_cpu.cpp",
+        "add_two",
+    ):
+        assert word in str(error)
+    assert tree(project) == before
+
+
+def test_a_header_that_is_not_listed_is_named(project: Path, settings: Settings) -> None:
+    (project / "csrc/more.h").write_text("")
+    edit(project / "csrc/add_cpu.cpp", '#include "add.h"', '#include "add.h"\n#include "more.h"')
+    assert "csrc/more.h is in the project but not among" in str(
+        fail(project, settings, CompileError)
+    )
+
+
+def test_a_header_outside_the_stable_abi_is_explained(project: Path, settings: Settings) -> None:
+    edit(project / "build.toml", "[torch]", '[torch]\nstable-abi = "2.10"')
+    edit(
+        project / "csrc/add_cpu.cpp", '#include "add.h"', '#include "add.h"\n#include <ATen/ATen.h>'
+    )
+    assert "not part of torch's stable ABI" in str(fail(project, settings, CompileError))
+
+
+def test_a_forgotten_function_is_named(project: Path, settings: Settings) -> None:
+    before = tree(project)
+    edit(project / "csrc/add_cpu.cpp", "void add_one", "void another")
+    assert "add_one(torch::stable::Tensor&, torch::stable::Tensor const&)" in str(
+        fail(project, settings, CheckError)
+    )
+    assert tree(project) == before
+
+
+def test_a_package_that_cannot_be_imported(project: Path, settings: Settings) -> None:
+    before = tree(project)
+    edit(
+        project / "torch-ext/add_stable/__init__.py",
+        "import torch\n",
+        "import torch\nimport gone\n",
+    )
+    error = fail(project, settings, ImportCheckError)
+    assert "No module named 'gone'" in str(error)
+    assert "clean process" in str(error)
+    assert tree(project) == before
+
+
+def test_a_library_that_registers_nothing(project: Path, settings: Settings) -> None:
+    binding = project / "torch-ext/torch_binding.cpp"
+    binding.write_text('#include "registration.h"\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n')
+    assert "registers no op under torch.ops." in str(fail(project, settings, ImportCheckError))
+
+
+def test_a_crash_at_import_is_told(project: Path, settings: Settings) -> None:
+    source = project / "csrc/add_cpu.cpp"
+    source.write_text(source.read_text() + "static int crash = (__builtin_trap(), 1);\n")
+    assert "signal" in str(fail(project, settings, ImportCheckError))
+
+
+def test_an_op_outside_the_namespace(kit: Kit, settings: Settings) -> None:
+    project = kit("scale_noarch")
+    edit(
+        project / "torch-ext/scale_noarch/__init__.py",
+        'add_op_namespace_prefix("scale")',
+        '"mine::scale"',
+    )
+    error = fail(project, settings, CheckError)
+    assert "mine::scale" in str(error)
+    assert not (project / "build").exists()
+
+
+def test_a_stable_abi_that_is_newer_than_torch(project: Path, settings: Settings) -> None:
+    edit(project / "build.toml", "[torch]", '[torch]\nstable-abi = "2.99"')
+    report = build_project(project, settings=settings)
+    assert report.exit_code == 1
+    assert "needs torch 2.99 or newer" in format_report(report)
+
+
+def test_a_compiler_that_is_not_there(project: Path, settings: Settings) -> None:
+    lost = replace(settings, cxx="no-such-g++")
+    report = build_project(project, settings=lost)
+    assert report.exit_code == 1
+    line = next(line for line in format_report(report).splitlines() if line.startswith("cpu:"))
+    for word in ("no-such-g++ not found", "from CXX", "looked in PATH=", "install it"):
+        assert word in line
+    with pytest.raises(ToolchainError, match="no-such-g"):
+        get_compiler(lost)
+
+
+def test_a_compiler_that_fails(project: Path, settings: Settings, tmp_path: Path) -> None:
+    broken = tmp_path / "g++"
+    broken.write_text("#!/bin/sh\necho 'libmpfr.so.6: cannot open' >&2\nexit 127\n")
+    broken.chmod(0o755)
+    error = fail(project, replace(settings, cxx=str(broken)), BuilderError)
+    assert "libmpfr.so.6: cannot open" in str(error)
+
+
+def test_a_compiler_that_is_too_old(project: Path, settings: Settings, tmp_path: Path) -> None:
+    old = tmp_path / "g++"
+    old.write_text("#!/bin/sh\ncase $1 in -dumpversion) echo 9 ;; *) echo 'g++ 9.4.0' ;; esac\n")
+    old.chmod(0o755)
+    error = fail(project, replace(settings, cxx=str(old)), ToolchainError)
+    assert "g++ 9.4.0" in str(error)
+    assert "GCC 11 or newer" in str(error)
+
+
+def test_a_cache_that_cannot_be_written(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    settings = read_settings({**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")})
+    error = fail(project, settings, StorageError)
+    assert str(tmp_path / "file") in str(error)
+    assert "set XDG_CACHE_HOME" in str(error)
+
+
+_SLOW = """
+import sys
+from pathlib import Path
+from kernel_builder.pipeline import build_project
+build_project(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_is_stopped_leaves_what_was_there(
+    project: Path, settings: Settings, number: signal.Signals, tmp_path: Path
+) -> None:
+    before = tree(project)
+    edit(project / "csrc/add_cpu.cpp", "+ 1.0f", "+ 2.0f")
+    started = tmp_path / "started"
+    slow = tmp_path / "slow-g++"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *-MD*) touch {started}; sleep 30;; esac\nexec g++ "$@"\n'
+    )
+    slow.chmod(0o755)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "CXX": str(slow),
+        "XDG_CACHE_HOME": str(settings.cache.parent),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SLOW, str(project)], env=environ, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert started.exists()
+    process.send_signal(number)
+    assert process.wait(timeout=20) != 0
+    assert tree(project) == before
+    assert [path.name for path in (project / "build").iterdir()] == [
+        "torch-stable-abi210-cpu-x86_64-linux"
+    ]
+    # Nothing that the stopped build left is in the way of the next one.
+    assert build_project(project, settings=settings).exit_code == 0
+    assert tree(project) != before

@@ -88,7 +88,10 @@ class Publisher:
         paths = [path for path in project.rglob("*") if path.is_file()]
         files = {path.relative_to(project).as_posix(): path for path in paths}
         refs = (
-            {ref.name: ref.commit for ref in directory.read_refs(self.hub, RepoId(owner, name)).branches}
+            {
+                ref.name: ref.commit
+                for ref in directory.read_refs(self.hub, RepoId(owner, name)).branches
+            }
             if directory.has_repository(self.hub, RepoId(owner, name))
             else {}
         )
@@ -178,7 +181,9 @@ class FakeWebHub:
                 except FileNotFoundError:
                     return 404, {"x-error-code": "RevisionNotFound"}, b"{}"
                 prefix = "/".join([*below, ""])
-                files = [self._on_git(file) for file in listing.files if file.path.startswith(prefix)]
+                files = [
+                    self._on_git(file) for file in listing.files if file.path.startswith(prefix)
+                ]
                 return _json([format_tree_file(file) for file in files])
             case ["kernels", owner, name, "resolve", commit, *rest]:
                 path = "/".join(rest)

@@ -87,7 +87,11 @@ def test_damage_is_repaired_online_with_one_warning(installed, damage, warnings_
     assert toy.__file__ == str(installed / "__init__.py")
     assert len(warnings_of()) == 1
     assert DAMAGES[damage] in warnings_of()[0]
-    assert sorted(path.name for path in installed.iterdir()) == ["__init__.py", "a.py", "metadata.json"]
+    assert sorted(path.name for path in installed.iterdir()) == [
+        "__init__.py",
+        "a.py",
+        "metadata.json",
+    ]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -161,11 +165,15 @@ def test_a_hub_whose_bytes_differ_from_its_listing_is_refused(publisher, cache):
     assert not (cache / "variants").exists()
 
 
-def test_a_variant_that_contradicts_its_own_metadata_is_not_installed(publisher, make_variant, cache):
+def test_a_variant_that_contradicts_its_own_metadata_is_not_installed(
+    publisher, make_variant, cache
+):
     project = publisher.projects / "p"
     variant = make_variant(project / "build" / "torch-cpu", FILES["torch-cpu"])
     (variant / "a.py").write_text("VALUE = 9\n")
-    paths = {path.relative_to(project).as_posix(): path for path in project.rglob("*") if path.is_file()}
+    paths = {
+        path.relative_to(project).as_posix(): path for path in project.rglob("*") if path.is_file()
+    }
     directory.publish(publisher.hub, RepoId("acme", "toy"), paths, branch="v1", parent=None)
     with pytest.raises(IntegrityError, match=r"a\.py: expected hash"):
         kernels.get_kernel("acme/toy")

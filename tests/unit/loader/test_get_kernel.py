@@ -15,8 +15,8 @@ from kernels.errors import (
     CacheError,
     ClientTooOldError,
     HubUnreachableError,
-    NoVariantError,
     NotCachedError,
+    NoVariantError,
     RepoNotFoundError,
     RevisionNotFoundError,
     SettingsError,
@@ -182,7 +182,9 @@ def test_offline_and_never_loaded_says_what_to_do(publisher, monkeypatch):
 
 
 def test_offline_with_the_listing_but_without_the_variant(publisher, monkeypatch):
-    publisher.publish("acme/toy", variants={"torch-cpu": {"a.py": ""}, "torch-universal": {"a.py": ""}})
+    publisher.publish(
+        "acme/toy", variants={"torch-cpu": {"a.py": ""}, "torch-universal": {"a.py": ""}}
+    )
     assert kernels.has_kernel("acme/toy")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NotCachedError, match="fits, but is not in the cache"):
@@ -201,7 +203,9 @@ def test_a_directory_hub_that_vanished_is_replaced_by_its_record(publisher, warn
         kernels.get_kernel("acme/toy", refresh=True)
 
 
-def test_hubs_are_asked_in_order_and_a_bound_owner_only_at_its_own(publisher, tmp_path, monkeypatch):
+def test_hubs_are_asked_in_order_and_a_bound_owner_only_at_its_own(
+    publisher, tmp_path, monkeypatch
+):
     publisher.publish("acme/toy")
     (tmp_path / "empty").mkdir()
     empty = f"file://{tmp_path / 'empty'}"

@@ -90,7 +90,9 @@ def test_equal_content_at_two_places_is_two_modules(make_variant, tmp_path):
 
 def test_bytecode_is_neither_written_nor_read(make_variant, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    variant = make_variant(tmp_path / "torch-cpu", {"__init__.py": "from . import a\n", "a.py": "X = 1\n"})
+    variant = make_variant(
+        tmp_path / "torch-cpu", {"__init__.py": "from . import a\n", "a.py": "X = 1\n"}
+    )
     (tmp_path / "evil.py").write_text("X = 666\n")
     shutil.copy(variant / "a.py", tmp_path / "a.py")
     # Bytecode that says it belongs to a.py: same size and time, another content.
@@ -121,7 +123,9 @@ def test_stray_bytecode_is_not_a_module(make_variant, tmp_path):
         toy.f()
 
 
-def test_a_failed_import_leaves_no_module_and_may_be_tried_again(make_variant, tmp_path, monkeypatch):
+def test_a_failed_import_leaves_no_module_and_may_be_tried_again(
+    make_variant, tmp_path, monkeypatch
+):
     source = {
         "__init__.py": "from . import good\nimport os\nassert os.environ.get('READY'), 'not ready'\n",
         "good.py": "",
@@ -132,14 +136,19 @@ def test_a_failed_import_leaves_no_module_and_may_be_tried_again(make_variant, t
         kernels.get_local_kernel(variant)
     assert str(variant) in "".join(error.value.__notes__)
     assert set(sys.modules) - before == set()
-    assert all(kernel.module.__file__ != str(variant / "__init__.py") for kernel in kernels.get_loaded_kernels())
+    assert all(
+        kernel.module.__file__ != str(variant / "__init__.py")
+        for kernel in kernels.get_loaded_kernels()
+    )
     monkeypatch.setenv("READY", "1")
     assert kernels.get_local_kernel(variant).good
 
 
-def test_a_missing_dependency_is_an_import_error_that_names_kernel_and_package(make_variant, tmp_path):
+def test_a_missing_dependency_is_an_import_error_that_names_kernel_and_package(
+    make_variant, tmp_path
+):
     variant = make_variant(tmp_path / "torch-cpu", {"__init__.py": "import no_such_package_1\n"})
-    with pytest.raises(KernelImportError, match="kernel toy .*no_such_package_1") as error:
+    with pytest.raises(KernelImportError, match=r"kernel toy .*no_such_package_1") as error:
         kernels.get_local_kernel(variant)
     assert error.value.exit_code == 1
 
@@ -199,11 +208,17 @@ def extension() -> bytes:
 
 
 def op_kernel(library: bytes) -> dict[str, str | bytes]:
-    return {"__init__.py": "from ._ops import q\n", "_ops.py": "from . import _queue as q\n", "_queue.so": library}
+    return {
+        "__init__.py": "from ._ops import q\n",
+        "_ops.py": "from . import _queue as q\n",
+        "_queue.so": library,
+    }
 
 
-def test_an_equal_op_library_is_shared_and_another_one_refused_before_dlopen(make_variant, tmp_path):
-    def load(place: str, library: bytes):  # noqa: ANN202
+def test_an_equal_op_library_is_shared_and_another_one_refused_before_dlopen(
+    make_variant, tmp_path
+):
+    def load(place: str, library: bytes):
         path = make_variant(tmp_path / place / "torch-cpu", op_kernel(library), op_id="_queue")
         return path, kernels.get_local_kernel(path)
 
@@ -214,7 +229,10 @@ def test_an_equal_op_library_is_shared_and_another_one_refused_before_dlopen(mak
     before = set(sys.modules)
     with pytest.raises(OpConflictError) as error:
         load("3", extension() + b"other")
-    assert error.value.paths == (first_path / "_queue.so", tmp_path / "3" / "torch-cpu" / "_queue.so")
+    assert error.value.paths == (
+        first_path / "_queue.so",
+        tmp_path / "3" / "torch-cpu" / "_queue.so",
+    )
     assert all(str(path) in str(error.value) for path in error.value.paths)
     assert set(sys.modules) == before
     assert isinstance(error.value, ImportError)

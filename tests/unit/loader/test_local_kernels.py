@@ -102,7 +102,9 @@ def test_the_backend_argument_holds_for_an_override_too(project, monkeypatch):
         kernels.get_kernel("acme/toy", backend="rocm")
 
 
-def test_an_override_whose_path_is_gone_is_an_error_not_a_download(publisher, monkeypatch, tmp_path):
+def test_an_override_whose_path_is_gone_is_an_error_not_a_download(
+    publisher, monkeypatch, tmp_path
+):
     publisher.publish("acme/toy")
     monkeypatch.setenv("LOCAL_KERNELS", f"acme/toy={tmp_path / 'gone'}")
     with pytest.raises(NotAKernelError, match="gone"):

@@ -1,0 +1,164 @@
+"""The command ``kernels``: what it prints, its exit codes, one message per error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import kernels
+from kernels.cli import run
+
+
+@pytest.fixture
+def call(capsys):
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def toy(publisher):
+    publisher.publish("acme/toy", branch="v1", variants={"torch-cuda": {"a.py": ""}})
+    return publisher.publish("acme/toy", branch="v2")
+
+
+def test_version_and_help(call):
+    assert call("--version") == (0, f"kernels {kernels.__version__}\n", "")
+    code, out, _ = call("--help")
+    assert code == 0
+    assert all(verb in out for verb in ("cache", "info", "trust", "versions"))
+
+
+@pytest.mark.parametrize("verb", ["cache", "info", "trust", "versions"])
+def test_every_verb_has_help(call, verb):
+    code, out, _ = call(verb, "--help")
+    assert code == 0
+    assert f"Usage: kernels {verb}" in out
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("info",), ("info", "a/b", "--version", "x")])
+def test_wrong_usage_is_2(call, arguments):
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert out == ""
+    assert "Error" in err
+
+
+def test_versions(call, toy):
+    code, out, _ = call("versions", "acme/toy")
+    assert code == 0
+    assert out.startswith("Version 1:\n  torch-cuda: ")
+    assert out.endswith("Version 2:\n  torch-cpu: fits, preferred\n")
+    code, out, _ = call("versions", "acme/toy", "--json")
+    document = json.loads(out)
+    assert [entry["version"] for entry in document["versions"]] == [1, 2]
+    assert document["versions"][1]["variants"] == [
+        {"name": "torch-cpu", "fits": True, "reason": None}
+    ]
+    assert document["versions"][1]["commit"] == toy
+
+
+def test_info_of_a_repository_and_of_a_path(call, toy, publisher):
+    code, out, _ = call("info", "acme/toy")
+    assert code == 0
+    assert f"Repository: acme/toy\nRevision: {toy}\nName: toy\nVersion: 1\n" in out
+    assert "Backends: cpu\n" in out
+    assert "Upstream: -\n" in out
+    assert json.loads(call("info", "acme/toy", "--version", "1", "--json")[1])["backends"] == [
+        "cuda"
+    ]
+    kernels.install_kernel("acme/toy")
+    assert call("info", "acme/toy") == (code, out, "")
+    path = kernels.install_kernel("acme/toy")
+    document = json.loads(call("info", str(path), "--json")[1])
+    assert document["path"] == str(path)
+    assert document["name"] == "toy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("info", "acme/toi"), 1, "Did you mean acme/toy?"),
+        (("info", "acme/toy", "--version", "7"), 1, "1, 2"),
+        (("info", "toy"), 1, "owner/name"),
+        (("versions", "acme/other"), 1, "no kernel"),
+    ],
+)
+def test_an_error_is_one_message_without_a_traceback(call, toy, arguments, code, words):
+    found, out, err = call(*arguments)
+    assert found == code
+    assert out == ""
+    assert err.startswith("kernels: ")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_debug_shows_where(toy):
+    with pytest.raises(LookupError):
+        run(["info", "acme/toi"], debug=True)
+
+
+def test_wrong_settings_are_wrong_usage(call, monkeypatch):
+    monkeypatch.setenv("KERNELS_HUB", "nonsense")
+    code, _, err = call("versions", "acme/toy")
+    assert code == 2
+    assert "KERNELS_HUB" in err
+
+
+def test_trust_is_added_listed_and_removed(call, monkeypatch, environment):
+    monkeypatch.setenv("KERNELS_HUB", "https://hub.corp bob=https://bob.example")
+    assert call("trust", "list") == (0, "", "")
+    assert call("trust", "add", "acme") == (0, "trusting acme on https://hub.corp\n", "")
+    assert call("trust", "add", "bob") == (0, "trusting bob on https://bob.example\n", "")
+    assert call("trust", "add", "acme", "--hub", "https://other/")[0] == 0
+    assert json.loads(call("trust", "list", "--json")[1]) == [
+        {"owner": "acme", "hub": "https://hub.corp"},
+        {"owner": "acme", "hub": "https://other"},
+        {"owner": "bob", "hub": "https://bob.example"},
+    ]
+    assert call("trust", "remove", "acme")[0] == 0
+    assert call("trust", "list")[1] == "bob on https://bob.example\n"
+    code, _, err = call("trust", "remove", "acme")
+    assert code == 1
+    assert "acme is not trusted" in err
+    assert call("trust", "add", "a/b")[0] == 2
+    (environment / "home/.config/kernels/trust.json").write_text("{")
+    code, _, err = call("trust", "list")
+    assert code == 2
+    assert "trust.json" in err
+
+
+def test_a_directory_hub_needs_no_trust(call, publisher):
+    code, _, err = call("trust", "add", "acme")
+    assert code == 2
+    assert "trusted already" in err
+
+
+def test_the_cache_is_listed_and_verified(call, toy):
+    assert call("cache", "list")[1].startswith("0 variants, 0.0 MB in ")
+    assert call("cache", "verify") == (0, "0 variants verified, 0 damaged\n", "")
+    path = kernels.install_kernel("acme/toy")
+    [entry] = json.loads(call("cache", "list", "--json")[1])["variants"]
+    assert entry["digest"] == path.parent.name
+    assert entry["variant"] == "torch-cpu"
+    assert entry["kernel"] == "toy"
+    assert entry["bytes"] == sum(file.stat().st_size for file in path.iterdir())
+    assert call("cache", "verify")[0] == 0
+    facts = (path / "__init__.py").stat()
+    (path / "__init__.py").write_text("X" * facts.st_size)
+    import os
+
+    os.utime(path / "__init__.py", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    code, out, err = call("cache", "verify")
+    assert code == 1
+    assert "__init__.py: hash-mismatch" in out
+    assert "1 variants verified, 1 damaged" in out
+    assert "fetches them again" in err
+    assert json.loads(call("cache", "verify", "--json")[1])["variants"][0]["ok"] is False
+    (path.parent / "manifest.json").write_text("{}")
+    assert call("cache", "list")[0] == 0
+    assert call("cache", "verify")[0] == 1

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+_PUBLIC_HUB = "https://huggingface.co"
+
 # Programs that are started see these variables of the caller and no others: a stray CPATH or
 # LIBRARY_PATH would change what is built.
 _PASSED_ON = ("PATH", "HOME", "TMPDIR")
@@ -21,11 +23,16 @@ class Settings:
             directories and their logs, records of what is up to date.
         cxx: the C++ compiler that ``CXX`` names, or None.
         variables: the variables that programs are started with.
+        hubs: where kernels are published: ``[owner,owner=]URL`` entries with blanks between, or
+            None.
+        endpoint: the hub where ``hubs`` names none for an owner.
     """
 
     cache: Path
     cxx: str | None
     variables: Mapping[str, str]
+    hubs: str | None
+    endpoint: str
 
     @property
     def search_path(self) -> str:
@@ -34,7 +41,10 @@ class Settings:
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from the environment (``XDG_CACHE_HOME``, ``HOME``, ``CXX``, ``PATH``)."""
+    """Read the settings from the environment.
+
+    ``XDG_CACHE_HOME`` (else ``HOME``), ``CXX``, ``PATH``, ``KERNELS_HUB``, ``HF_ENDPOINT``.
+    """
     environ = os.environ if environ is None else environ
     home = environ.get("HOME")
     root = environ.get("XDG_CACHE_HOME") or str(Path(home or Path.home()) / ".cache")
@@ -42,5 +52,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return Settings(
         cache=Path(root) / "kernel-builder",
         cxx=environ.get("CXX") or None,
+        hubs=environ.get("KERNELS_HUB") or None,
+        endpoint=(environ.get("HF_ENDPOINT") or _PUBLIC_HUB).rstrip("/"),
         variables={**variables, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "TZ": "UTC"},
     )

@@ -29,3 +29,10 @@ def test_programs_do_not_see_what_would_change_a_build() -> None:
 def test_cxx_names_the_compiler() -> None:
     assert read_settings({"CXX": "clang++"}).cxx == "clang++"
     assert read_settings({"CXX": ""}).cxx is None
+
+
+def test_the_hubs_to_publish_to() -> None:
+    settings = read_settings({"KERNELS_HUB": "file:///srv", "HF_ENDPOINT": "http://localhost:1/"})
+    assert (settings.hubs, settings.endpoint) == ("file:///srv", "http://localhost:1")
+    assert read_settings({"HOME": "/h"}).hubs is None
+    assert read_settings({"HOME": "/h"}).endpoint.startswith("https://")

@@ -1,0 +1,108 @@
+"""Processes that are killed while they install, and processes that meet on one cache."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+# The process kills itself at the n-th call of a function that the install goes through.
+KILLER = """
+import os, signal, pathlib
+def arm(owner, name, count):
+    original = getattr(owner, name)
+    def call(*args, **kwargs):
+        nonlocal count
+        count -= 1
+        if count < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, name, call)
+import kernels, kernels.install
+arm({owner}, {name!r}, {count})
+kernels.get_kernel('acme/toy')
+"""
+POINTS = [
+    *(("os", "fsync", count) for count in range(0, 12, 2)),
+    ("pathlib.Path", "rename", 0),
+    ("pathlib.Path", "mkdir", 3),
+    ("kernels.install", "_sync_directory", 2),
+    ("kernels.install", "write_index", 0),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "count"), POINTS)
+def test_a_killed_install_leaves_nothing_half_done(machine, commit, owner, name, count):
+    process = machine.start(KILLER.format(owner=owner, name=name, count=count))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, err
+    for place in (machine.store / "variants").glob("*"):
+        assert (place / "manifest.json").is_file()
+        assert sorted(p.name for p in (place / "torch-cpu").iterdir()) == [
+            "__init__.py",
+            "a.py",
+            "b",
+            "metadata.json",
+        ]
+    assert machine.run() == "1"
+    assert list((machine.store / "tmp").iterdir()) == []
+    assert len(list((machine.store / "variants").iterdir())) == 1
+
+
+def test_a_killed_holder_of_the_lock_blocks_nobody(machine, commit):
+    """The second process takes the lock that dies with the first one."""
+    code = """
+import time, kernels, kernels.install
+kernels.install._download = lambda *args: (print('holding', flush=True), time.sleep(600))
+kernels.get_kernel('acme/toy')
+"""
+    holder = machine.start(code)
+    assert holder.stdout.readline() == "holding\n"
+    waiting = [machine.start() for _ in range(2)]
+    time.sleep(0.5)
+    assert all(process.poll() is None for process in waiting)
+    holder.kill()
+    holder.wait()
+    started = time.monotonic()
+    for process in waiting:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out.strip()) == (0, "1"), err
+    assert time.monotonic() - started < 30
+    assert list((machine.store / "tmp").iterdir()) == []
+
+
+def test_a_reader_is_never_disturbed_by_a_writer(machine, root, commit, republish):
+    """Records and refs are replaced by rename: an offline reader always finds a whole one."""
+    machine.run()
+    reader = machine.start(
+        """
+import kernels, kernels.load
+print('ready', flush=True)
+count = 0
+while count < 1500:
+    kernels.load.forget()
+    assert kernels.get_kernel('acme/toy').VALUE == 1
+    count += 1
+print(count)
+""",
+        HF_HUB_OFFLINE="1",
+    )
+    assert reader.stdout.readline() == "ready\n"
+    writer = machine.start(
+        """
+import kernels, kernels.load, kernels.source
+from kernels.settings import read_settings
+from kernels.store import Store, read_record, write_record
+from kernel_spec.names import RepoId
+settings = read_settings()
+store, hub, repo = Store(settings.cache), settings.hubs[0].url, RepoId('acme', 'toy')
+for _ in range(500):
+    write_record(store, hub, repo, read_record(store, hub, repo))
+print('done')
+"""
+    )
+    for process, last in ((writer, "done"), (reader, "1500")):
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert out.split()[-1] == last

@@ -21,7 +21,6 @@ from kernel_builder.import_check import check_import
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
 from kernel_builder.plan import Selection, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
-from kernel_builder.provenance import read_provenance
 from kernel_builder.report import Outcome, Report, VariantReport
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
@@ -94,7 +93,7 @@ def build_project(
     build = read_build(project)
     sources = read_sources(project, build)
     made = plan(build, sources, host=detect_host(settings), selection=selection or Selection())
-    provenance = read_provenance(project, settings)
+    provenance = describe_builder()
     reports = []
     for variant in made.variants:
         name = str(variant.variant)
@@ -114,6 +113,18 @@ def build_project(
         reports.append(_build_or_fail(job, force=force))
         reporter.end(name, reports[-1].outcome.value, reports[-1].seconds)
     return Report(project=project, variants=tuple(reports), skipped=made.skipped, notes=made.notes)
+
+
+def describe_builder() -> Provenance:
+    """Say who builds.
+
+    The commit of the sources is not part of it: equal sources give equal bytes in a clone, in a
+    copy and after a commit elsewhere. That a variant comes from certain sources is proved by its
+    id, which is their hash.
+    """
+    from kernels._version import __version__
+
+    return Provenance(builder_version=__version__)
 
 
 def _build_or_fail(job: _Job, *, force: bool) -> VariantReport:

@@ -1,0 +1,83 @@
+"""The main job on this machine: build two kernels, publish them, load them in a new process.
+
+Run it with ``make demo``. Everything it makes is under ``demo-output/``; nothing else of this machine
+is touched: the hub is a folder there, and so is the loader's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OUTPUT = ROOT / "demo-output"
+KERNELS = ("activation", "img2gray")
+
+
+def run(title: str, *command: str, env: dict[str, str]) -> float:
+    """Run one command as a user would, its output on this terminal; return its seconds."""
+    shown = " ".join(part.replace(str(ROOT) + "/", "") for part in command)
+    print(f"\n{title}\n$ {shown}", flush=True)
+    start = time.perf_counter()
+    done = subprocess.run([tool(command[0]), *command[1:]], cwd=ROOT, env=env, check=False)
+    if done.returncode:
+        sys.exit(f"demo: `{shown}` failed with exit code {done.returncode}; its message is above")
+    return time.perf_counter() - start
+
+
+def tool(name: str) -> str:
+    """Find a command beside this interpreter, so that the demo needs no activated environment."""
+    if name == "python":
+        return sys.executable
+    return str(Path(sys.executable).with_name(name))
+
+
+def main() -> None:
+    """Build, publish, load."""
+    hub = OUTPUT / "hub"
+    cache = OUTPUT / "kernels-cache"
+    for made_by_an_earlier_run in (hub, cache):
+        shutil.rmtree(made_by_an_earlier_run, ignore_errors=True)
+    OUTPUT.mkdir(exist_ok=True)
+    env = {
+        **{key: value for key, value in os.environ.items() if key != "LOCAL_KERNELS"},
+        "KERNELS_HUB": hub.as_uri(),
+        "KERNELS_CACHE": str(cache),
+    }
+    seconds: dict[str, float] = {}
+    for number, name in enumerate(KERNELS, 1):
+        seconds[f"build {name}"] = run(
+            f"{number}. Build {name} from source",
+            "kernel-builder",
+            "build",
+            f"kernels-community/{name}",
+            env=env,
+        )
+    for name in KERNELS:
+        seconds[f"publish {name}"] = run(
+            f"3. Publish {name} to a folder",
+            "kernel-builder",
+            "upload",
+            f"kernels-community/{name}",
+            env=env,
+        )
+    seconds["load and use, new process, empty cache"] = run(
+        "4. Load both in a new process with an empty cache",
+        "python",
+        "examples/demo_load.py",
+        str(OUTPUT),
+        env=env,
+    )
+    (OUTPUT / "demo.json").write_text(json.dumps({"seconds": seconds}, indent=2) + "\n")
+    print("\n5. What it took")
+    for step, took in seconds.items():
+        print(f"  {step:<42}{took:8.2f} s")
+
+
+if __name__ == "__main__":
+    main()

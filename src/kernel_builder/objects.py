@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +70,8 @@ def find_object(cache: ObjectCache, key: ObjectKey, *, stage: Path) -> Path | No
             continue
         if all(_identify(stage, path) == found for path, found in record["files"].items()):
             path = _object_path(cache, record["object"])
-            if path.is_file():
+            # A machine that went down while it wrote may have left half an object.
+            if path.is_file() and _hash(path) == record["object"]:
                 return path
     return None
 
@@ -124,9 +124,13 @@ def _identify(stage: Path, path: str) -> str | None:
         if Path(path).is_absolute():
             status = place.stat()
             return f"{status.st_size}:{status.st_mtime_ns}"
-        return hashlib.sha256(place.read_bytes()).hexdigest()
+        return _hash(place)
     except OSError:
         return None
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _read_records(cache: ObjectCache, key: ObjectKey) -> Sequence[dict[str, Any]]:
@@ -149,4 +153,4 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as stream:
         stream.write(data)
-    shutil.move(stream.name, path)
+    Path(stream.name).replace(path)

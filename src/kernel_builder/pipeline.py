@@ -40,6 +40,7 @@ class _Job:
     provenance: Provenance
     settings: Settings
     jobs: int | None
+    begin: Callable[[str], None]
     on_step: Callable[[int, int, str], None]
 
     @property
@@ -107,11 +108,13 @@ def build_project(
             provenance=provenance,
             settings=settings,
             jobs=jobs,
+            begin=reporter.begin,
             on_step=on_step,
         )
-        reporter.begin(name)
-        reports.append(_build_or_fail(job, force=force))
-        reporter.end(name, reports[-1].outcome.value, reports[-1].seconds)
+        report = _build_or_fail(job, force=force)
+        reports.append(report)
+        if report.outcome is not Outcome.UP_TO_DATE:
+            reporter.end(name, report.outcome.value, report.seconds)
     return Report(project=project, variants=tuple(reports), skipped=made.skipped, notes=made.notes)
 
 
@@ -168,6 +171,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
             path=job.target,
             size=size,
         )
+    job.begin(job.name)
     scratch = _begin_run(job)
     artifact = _compile(job, scratch) if job.build.units else None
     made = scratch / "variant" / job.name

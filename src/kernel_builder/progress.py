@@ -14,13 +14,13 @@ class Reporter(Protocol):
     """Who is told how far a build is."""
 
     def begin(self, variant: str) -> None:
-        """A variant is begun."""
+        """A variant is begun; not said of one that is up to date."""
 
     def step(self, variant: str, done: int, total: int, what: str) -> None:
         """One of the steps of a variant is done."""
 
     def end(self, variant: str, outcome: str, seconds: float) -> None:
-        """A variant is done."""
+        """A variant is done, whether it was begun or failed before."""
 
 
 class SilentReporter:
@@ -76,6 +76,8 @@ class BarReporter:
 
     def end(self, variant: str, outcome: str, seconds: float) -> None:
         """Fill the bar and say what became of the variant."""
+        if variant not in self._tasks:
+            self.begin(variant)
         task = self._tasks[variant]
         total = self._progress.tasks[self._progress.task_ids.index(task)].total or 1
         what = f"{outcome} in {seconds:.1f} s"

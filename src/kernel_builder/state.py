@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,4 +84,4 @@ def write_record(place: Path, record: Record) -> None:
         "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
     ) as stream:
         stream.write(text)
-    os.replace(stream.name, place)  # noqa: PTH105  (a name, not a path)
+    Path(stream.name).replace(place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from pathlib import Path
 
@@ -35,5 +34,5 @@ def read_exports(torch: TorchInstall, store: Path) -> frozenset[str]:
     store.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=store, prefix=".new-", delete=False) as stream:
         stream.write("\n".join(sorted(names)))
-    os.replace(stream.name, kept)  # noqa: PTH105  (a name, not a path)
+    Path(stream.name).replace(kept)
     return frozenset(names)

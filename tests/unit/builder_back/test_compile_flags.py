@@ -1,0 +1,161 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.compile import choose_jobs
+from kernel_builder.diagnose import CompileFailure, find_hint
+from kernel_builder.environment import Environment
+from kernel_builder.errors import ToolchainError
+from kernel_builder.flags import compile_flags, format_target
+from kernel_builder.plan import VariantBuild
+from kernel_builder.toolchain.cpu import CpuToolchain, Family
+from kernel_builder.toolchain.link import LinkKit, link_command
+from kernel_builder.toolchain.torch import TorchInstall
+from kernel_builder.units import CompileUnit
+from kernel_spec.backend import BackendKind
+from kernel_spec.system import TorchBuild
+from kernel_spec.variant import parse_variant
+from kernel_spec.version import MajorMinor
+
+TORCH = TorchBuild(version="2.13.0+cpu", release=MajorMinor(2, 13))
+UNIT = CompileUnit(source="csrc/a.cpp", component="a", backend=BackendKind.CPU)
+BUILD = VariantBuild(
+    variant=parse_variant("torch-stable-abi210-cpu-x86_64-linux"),
+    backend=BackendKind.CPU,
+    op_id="_kit_cpu_0123456789ab",
+    module="kit",
+    units=(UNIT,),
+    headers=(),
+    package=(),
+    stable_abi=MajorMinor(2, 10),
+    torch=TORCH,
+    archs=(),
+    depends=(),
+    name="kit",
+    version=1,
+    license="MIT",
+)
+TOOLCHAIN = CpuToolchain(
+    command=("/usr/bin/g++",),
+    family=Family.GCC,
+    version="g++ 12",
+    cpu="x86_64",
+    identity="i",
+    files={
+        name: Path("/gcc") / name
+        for name in ("crti.o", "crtbeginS.o", "crtendS.o", "crtn.o", "libstdc++.a", "libgcc.a")
+    },
+    shared=(),
+)
+ENVIRONMENT = Environment(
+    toolchain=TOOLCHAIN,
+    torch=TorchInstall(root=Path("/site/torch"), build=TORCH),
+    torch_libraries=("torch",),
+    python_include=Path("/usr/include/python3.11"),
+    kit=LinkKit(system=Path("/stubs"), torch=Path("/torch-stubs"), compat=Path("/compat.o")),
+)
+
+
+def flags(
+    unit: CompileUnit = UNIT,
+    build: VariantBuild = BUILD,
+    environment: Environment = ENVIRONMENT,
+    stage: Path = Path("/work/src"),
+) -> tuple[str, ...]:
+    return compile_flags(unit, build, environment, stage)
+
+
+def test_versions_as_torch_writes_them() -> None:
+    assert format_target(MajorMinor(2, 10)) == "0x020a000000000000"
+
+
+def test_the_stable_abi_is_asked_for_by_version() -> None:
+    assert "-DTORCH_TARGET_VERSION=0x020a000000000000" in flags()
+    full = flags(build=replace(BUILD, stable_abi=None))
+    assert not any("TORCH_TARGET_VERSION" in flag for flag in full)
+
+
+@pytest.mark.parametrize(("minor", "standard"), [(11, "c++17"), (12, "c++20"), (13, "c++20")])
+def test_the_standard_follows_torch(minor: int, standard: str) -> None:
+    torch = TorchBuild(version=f"2.{minor}.0", release=MajorMinor(2, minor))
+    install = TorchInstall(root=Path("/t"), build=torch)
+    assert f"-std={standard}" in flags(environment=replace(ENVIRONMENT, torch=install))
+
+
+def test_the_author_has_the_last_word() -> None:
+    unit = replace(UNIT, cxx_flags=("-O1", "-std=c++23"))
+    assert flags(unit)[-2:] == ("-O1", "-std=c++23")
+
+
+def test_directories_are_relative_and_only_those_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "own").mkdir()
+    unit = replace(UNIT, include=("own", "gone"))
+    include = [flag for flag in flags(unit, stage=tmp_path) if flag.startswith("-I")]
+    assert include == ["-Iown", "-Icsrc", "-I../gen"]
+
+
+def test_the_root_of_a_project_does_not_shadow_standard_headers() -> None:
+    assert "-iquote." in flags()
+    assert "-I." not in flags()
+
+
+def test_places_of_this_machine_are_mapped_away() -> None:
+    found = flags()
+    for place in ("/site/torch=torch", "/usr/include/python3.11=python", "/work=."):
+        assert f"-ffile-prefix-map={place}" in found
+
+
+def test_clang_is_spared_what_only_gcc_knows() -> None:
+    clang = replace(ENVIRONMENT, toolchain=replace(TOOLCHAIN, family=Family.CLANG))
+    assert "-fno-gnu-unique" in flags()
+    assert "-fno-gnu-unique" not in flags(environment=clang)
+
+
+def test_other_backends_are_refused() -> None:
+    with pytest.raises(ToolchainError, match=r"a\.cu: files for cuda"):
+        flags(replace(UNIT, source="a.cu", backend=BackendKind.CUDA))
+
+
+def test_the_link_exports_the_entry_alone_and_has_no_search_path() -> None:
+    command = link_command(
+        TOOLCHAIN,
+        ENVIRONMENT.kit,
+        objects=["a.o", "b.o"],
+        torch_libraries=["torch"],
+        version_script="exports.map",
+        output="k.so",
+    )
+    assert command.index("a.o") < command.index("b.o") < command.index("/torch-stubs/libtorch.so")
+    for flag in ("-nostdlib", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack", "-Wl,-z,relro"):
+        assert flag in command
+    assert "-Wl,--version-script=exports.map" in command
+    assert not any("rpath" in word for word in command)
+
+
+def test_at_least_one_compiler_runs() -> None:
+    assert choose_jobs(BUILD) >= 1
+    assert choose_jobs(replace(BUILD, stable_abi=None)) <= choose_jobs(BUILD)
+
+
+def test_a_failure_shows_file_command_words_and_hint() -> None:
+    failure = CompileFailure(source="a.cpp", command="g++ -c a.cpp", output="no\n", hint="do this")
+    assert str(failure).splitlines() == [
+        "a.cpp: does not compile",
+        "  g++ -c a.cpp",
+        "no",
+        "  hint: do this",
+    ]
+
+
+def test_hints(tmp_path: Path) -> None:
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "x.h").touch()
+    (tmp_path / "build" / "v").mkdir(parents=True)
+    (tmp_path / "build" / "v" / "y.h").touch()
+    absent = "a.cpp:1:10: fatal error: {}: No such file or directory"
+    assert "csrc/x.h is in the project" in str(find_hint(tmp_path, absent.format("x.h")))
+    assert find_hint(tmp_path, absent.format("y.h")) is None
+    assert "memory" in str(find_hint(tmp_path, "g++: fatal error: Killed signal terminated"))
+    assert find_hint(tmp_path, "error: expected ';'") is None

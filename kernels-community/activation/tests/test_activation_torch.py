@@ -1,0 +1,106 @@
+"""The ops as torch sees them: schema, fake implementations, torch.compile, and the layers."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+FUNCTIONS_OF_LAYERS = {
+    "FastGELU": "gelu_fast",
+    "FatreluAndMul": "fatrelu_and_mul",
+    "Gelu": "gelu",
+    "GeluAndMul": "gelu_and_mul",
+    "GeluTanh": "gelu_tanh",
+    "GeluTanhAndMul": "gelu_tanh_and_mul",
+    "MulAndSilu": "mul_and_silu",
+    "NewGELU": "gelu_new",
+    "QuickGELU": "gelu_quick",
+    "Silu": "silu",
+    "SiluAndMul": "silu_and_mul",
+}
+FUNCTIONS = sorted(FUNCTIONS_OF_LAYERS.values())
+
+
+@pytest.fixture(autouse=True)
+def forget_compiled_graphs() -> None:
+    torch._dynamo.reset()
+
+
+def arguments(name: str, dtype: torch.dtype) -> tuple:
+    x = torch.randn(4, 34).to(dtype)
+    width = 17 if name.endswith("_and_mul") or name == "mul_and_silu" else 34
+    out = torch.empty(4, width, dtype=dtype)
+    return (out, x, 0.1) if name == "fatrelu_and_mul" else (out, x)
+
+
+def test_the_public_names(activation: ModuleType) -> None:
+    assert set(activation.__all__) == {*FUNCTIONS, "layers", "reference"}
+    assert set(activation.layers.__all__) == set(FUNCTIONS_OF_LAYERS)
+    assert set(activation.reference.__all__) == set(FUNCTIONS)
+    assert set(dir(activation)) >= set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_opcheck(activation: ModuleType, name: str, dtype: torch.dtype) -> None:
+    torch.library.opcheck(getattr(activation.ops, name).default, arguments(name, dtype))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_compiles_into_one_graph(activation: ModuleType, name: str) -> None:
+    function = getattr(activation, name)
+    out, *rest = arguments(name, torch.float32)
+
+    def step(x: torch.Tensor, *options: float) -> torch.Tensor:
+        result = torch.empty_like(out)
+        function(result, x * 2, *options)
+        return result + 1
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*rest), step(*rest))
+
+
+@pytest.mark.parametrize(("layer", "function"), FUNCTIONS_OF_LAYERS.items())
+def test_a_layer_computes_what_its_function_does(
+    activation: ModuleType, layer: str, function: str
+) -> None:
+    module = getattr(activation.layers, layer)()
+    out, x, *_ = arguments(function, torch.bfloat16)
+    getattr(activation, function)(out, x)
+    assert torch.equal(module(x), out)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), out)
+
+
+@pytest.mark.parametrize("layer", FUNCTIONS_OF_LAYERS)
+def test_a_layer_has_nothing_that_a_model_layer_could_lack(
+    activation: ModuleType, layer: str
+) -> None:
+    cls = getattr(activation.layers, layer)
+    extra = set(dict(inspect.getmembers(cls))) - set(dict(inspect.getmembers(nn.Module)))
+    assert extra == {"can_torch_compile", "has_backward"}
+    assert cls.__init__ is nn.Module.__init__
+    assert cls.can_torch_compile
+    assert not cls.has_backward
+    assert list(inspect.signature(cls.forward).parameters) == ["self", "x"]
+
+
+def test_fatrelu_takes_the_threshold_of_the_layer_it_is_put_into(activation: ModuleType) -> None:
+    module = activation.layers.FatreluAndMul()
+    module.threshold = 0.5
+    x = torch.tensor([[0.4, 0.6, 1.0, 1.0]])
+    torch.testing.assert_close(module(x), torch.tensor([[0.0, 0.6]]))
+
+
+def test_the_example_that_introduces_the_kernel(activation: ModuleType) -> None:
+    torch.manual_seed(42)
+    x = torch.randn((4, 4), dtype=torch.float16)
+    y = torch.empty_like(x)
+    activation.gelu_fast(y, x)
+    torch.testing.assert_close(y, F.gelu(x), rtol=1e-2, atol=1e-2)

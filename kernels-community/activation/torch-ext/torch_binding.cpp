@@ -1,0 +1,67 @@
+// Registers the ops. Each writes into its first argument, so it allocates nothing.
+#include "torch_binding.h"
+
+#include <torch/csrc/stable/library.h>
+
+#include "registration.h"
+
+using activation::Activation;
+using activation::Gate;
+
+STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
+  ops.def("gelu(Tensor! out, Tensor input) -> ()");
+  ops.def("gelu_fast(Tensor! out, Tensor input) -> ()");
+  ops.def("gelu_new(Tensor! out, Tensor input) -> ()");
+  ops.def("gelu_quick(Tensor! out, Tensor input) -> ()");
+  ops.def("gelu_tanh(Tensor! out, Tensor input) -> ()");
+  ops.def("silu(Tensor! out, Tensor input) -> ()");
+
+  ops.def("silu_and_mul(Tensor! out, Tensor input) -> ()");
+  ops.def("mul_and_silu(Tensor! out, Tensor input) -> ()");
+  ops.def("gelu_and_mul(Tensor! out, Tensor input) -> ()");
+  ops.def("gelu_tanh_and_mul(Tensor! out, Tensor input) -> ()");
+  ops.def("fatrelu_and_mul(Tensor! out, Tensor input, float threshold) -> ()");
+
+  ops.def("_cpu_isa() -> str");
+}
+
+// An op without tensors has no device to be dispatched by.
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, ops) {
+  ops.impl("_cpu_isa", TORCH_BOX(&activation::cpu_isa));
+}
+
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
+  using namespace activation;
+  ops.impl("gelu", TORCH_BOX(&unary_cpu<Activation::kGelu>));
+  ops.impl("gelu_fast", TORCH_BOX(&unary_cpu<Activation::kGeluTanh>));
+  ops.impl("gelu_new", TORCH_BOX(&unary_cpu<Activation::kGeluTanh>));
+  ops.impl("gelu_quick", TORCH_BOX(&unary_cpu<Activation::kGeluQuick>));
+  ops.impl("gelu_tanh", TORCH_BOX(&unary_cpu<Activation::kGeluTanh>));
+  ops.impl("silu", TORCH_BOX(&unary_cpu<Activation::kSilu>));
+
+  ops.impl("silu_and_mul", TORCH_BOX((&gated_cpu<Activation::kSilu, Gate::kFirstHalf>)));
+  ops.impl("mul_and_silu", TORCH_BOX((&gated_cpu<Activation::kSilu, Gate::kSecondHalf>)));
+  ops.impl("gelu_and_mul", TORCH_BOX((&gated_cpu<Activation::kGelu, Gate::kFirstHalf>)));
+  ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cpu<Activation::kGeluTanh, Gate::kFirstHalf>)));
+  ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cpu));
+}
+
+#if defined(CUDA_KERNEL)
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
+  using namespace activation;
+  ops.impl("gelu", TORCH_BOX(&unary_cuda<Activation::kGelu>));
+  ops.impl("gelu_fast", TORCH_BOX(&unary_cuda<Activation::kGeluTanh>));
+  ops.impl("gelu_new", TORCH_BOX(&unary_cuda<Activation::kGeluTanh>));
+  ops.impl("gelu_quick", TORCH_BOX(&unary_cuda<Activation::kGeluQuick>));
+  ops.impl("gelu_tanh", TORCH_BOX(&unary_cuda<Activation::kGeluTanh>));
+  ops.impl("silu", TORCH_BOX(&unary_cuda<Activation::kSilu>));
+
+  ops.impl("silu_and_mul", TORCH_BOX((&gated_cuda<Activation::kSilu, Gate::kFirstHalf>)));
+  ops.impl("mul_and_silu", TORCH_BOX((&gated_cuda<Activation::kSilu, Gate::kSecondHalf>)));
+  ops.impl("gelu_and_mul", TORCH_BOX((&gated_cuda<Activation::kGelu, Gate::kFirstHalf>)));
+  ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
+  ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cuda));
+}
+#endif
+
+REGISTER_EXTENSION(TORCH_EXTENSION_NAME)

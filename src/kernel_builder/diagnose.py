@@ -48,6 +48,11 @@ def find_hint(project: Path, output: str) -> str | None:
             "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
             "instead, or build for torch's full interface"
         )
+    if "pybind11/" in output:
+        return (
+            "pybind11, which torch/extension.h brings, needs more than Python's stable ABI; "
+            "include torch/library.h and register the ops with TORCH_LIBRARY_EXPAND"
+        )
     if "Killed signal" in output:
         return "the compiler was killed, probably for want of memory: build with --jobs 1"
     return None

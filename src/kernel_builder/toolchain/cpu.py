@@ -141,7 +141,7 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
             f"{compiler.command[0]} has no {', '.join(missing)}; "
             "install the C and C++ development files (Debian: apt-get install g++ libc6-dev)"
         )
-    shared = tuple(files[name] for name in (*_SHARED_LIBRARIES, _LOADERS[cpu]))
+    shared = tuple(files[name] for name in (*_SHARED_LIBRARIES, _LOADERS[cpu]) if name in files)
     facts = [compiler.identity, version, *(file_identity(path) for path in files.values())]
     return CpuToolchain(
         command=compiler.command,
@@ -163,5 +163,6 @@ _LINK_FILES = (
     "libgcc.a",
     "libc_nonshared.a",
 )
-_OPTIONAL_FILES = frozenset({"libc_nonshared.a"})
-_SHARED_LIBRARIES = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1")
+# libmvec, the vector functions that -ffast-math calls, is not on every machine.
+_OPTIONAL_FILES = frozenset({"libc_nonshared.a", "libmvec.so.1"})
+_SHARED_LIBRARIES = ("libc.so.6", "libm.so.6", "libmvec.so.1", "libstdc++.so.6", "libgcc_s.so.1")

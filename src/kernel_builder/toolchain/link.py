@@ -162,6 +162,7 @@ def link_command(
         "-Wl,--as-needed",
         files["libstdc++.a"],
         *stub("libm.so.6"),
+        *stub("libmvec.so.1"),
         *stub("libgcc_s.so.1"),
         files["libgcc.a"],
         *(word for name in names for word in stub(name)),

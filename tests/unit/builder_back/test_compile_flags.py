@@ -157,5 +157,7 @@ def test_hints(tmp_path: Path) -> None:
     absent = "a.cpp:1:10: fatal error: {}: No such file or directory"
     assert "csrc/x.h is in the project" in str(find_hint(tmp_path, absent.format("x.h")))
     assert find_hint(tmp_path, absent.format("y.h")) is None
+    pybind = "/t/include/pybind11/buffer_info.h:108:35: error: expected ')'"
+    assert "TORCH_LIBRARY_EXPAND" in str(find_hint(tmp_path, pybind))
     assert "memory" in str(find_hint(tmp_path, "g++: fatal error: Killed signal terminated"))
     assert find_hint(tmp_path, "error: expected ';'") is None

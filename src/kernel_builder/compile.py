@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from kernel_builder.errors import (
     ToolchainError,
 )
 from kernel_builder.flags import compile_flags
+from kernel_builder.jobs import PEAK_FULL, PEAK_STABLE, choose_jobs
 from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
 from kernel_builder.objects import ObjectCache, ObjectKey, find_object, store_object
 from kernel_builder.plan import VariantBuild
@@ -30,8 +30,6 @@ from kernel_builder.toolchain.link import EXPORTS, link_command
 from kernel_builder.units import CompileUnit
 
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
-# The peak memory of one compiler, measured with g++ 12 and torch 2.13.
-_MEGABYTES_FULL, _MEGABYTES_STABLE = 1500, 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +104,7 @@ def compile_variant(
     )
     text = _write_ninja(environment, missing, objects, link, library)
     (work / "build.ninja").write_text(text, encoding="utf-8")
-    finished = _run_ninja(stage, jobs or choose_jobs(build), settings, on_step)
+    finished = _run_ninja(stage, jobs or choose_jobs(_peak(build)), settings, on_step)
     for unit in missing:
         if unit.built.is_file():
             depfile = unit.built.with_suffix(".d")
@@ -144,16 +142,8 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     return work / "src"
 
 
-def choose_jobs(build: VariantBuild) -> int:
-    """Choose how many compilers run at once: at most one a CPU, and what fits in memory."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    each = _MEGABYTES_FULL if build.stable_abi is None else _MEGABYTES_STABLE
-    try:
-        info = Path("/proc/meminfo").read_text()
-    except OSError:
-        return cpus
-    free = re.search(r"MemAvailable:\s+(\d+) kB", info)
-    return cpus if free is None else max(1, min(cpus, int(free[1]) // 1024 // each))
+def _peak(build: VariantBuild) -> int:
+    return PEAK_FULL if build.stable_abi is None else PEAK_STABLE
 
 
 def _describe(

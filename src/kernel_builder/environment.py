@@ -27,6 +27,7 @@ from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_spec.backend import BackendKind
 
 _OLDEST_STABLE = (2, 10)
+_DEPENDS = frozenset({"torch"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +73,7 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
     compiler = get_compiler(settings)
     torch = get_torch()
     _require_torch(build, torch)
+    _require_depends(build)
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").is_file():
         raise ToolchainError(
@@ -121,4 +123,13 @@ def _require_torch(build: VariantBuild, torch: TorchInstall) -> None:
         raise ToolchainError(
             f"{build.variant}: planned for torch {build.torch.version}, found "
             f"{torch.build.version}; build in an environment with torch {build.torch.release}"
+        )
+
+
+def _require_depends(build: VariantBuild) -> None:
+    unknown = [name for name in build.depends if name not in _DEPENDS]
+    if unknown:
+        raise ToolchainError(
+            f"{build.variant}: depends lists {', '.join(unknown)}, which this version cannot "
+            "provide yet; copy the headers into the project and list them in src"
         )

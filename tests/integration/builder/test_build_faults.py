@@ -145,6 +145,15 @@ def test_a_stable_abi_that_is_newer_than_torch(project: Path, settings: Settings
     assert "needs torch 2.99 or newer" in format_report(report)
 
 
+def test_a_dependency_that_cannot_be_had(project: Path, settings: Settings) -> None:
+    edit(
+        project / "build.toml",
+        'backend = "cpu"\ndepends = ["torch"]',
+        'backend = "cpu"\ndepends = ["cutlass_4_0", "torch"]',
+    )
+    assert "cutlass_4_0" in str(fail(project, settings, ToolchainError))
+
+
 def test_a_compiler_that_is_not_there(project: Path, settings: Settings) -> None:
     lost = replace(settings, cxx="no-such-g++")
     report = build_project(project, settings=lost)

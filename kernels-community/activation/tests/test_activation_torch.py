@@ -40,7 +40,7 @@ def arguments(name: str, dtype: torch.dtype) -> tuple:
 
 
 def test_the_public_names(activation: ModuleType) -> None:
-    assert set(activation.__all__) == {*FUNCTIONS, "layers", "reference"}
+    assert set(activation.__all__) == {*FUNCTIONS, "layers"}
     assert set(activation.layers.__all__) == set(FUNCTIONS_OF_LAYERS)
     assert set(activation.reference.__all__) == set(FUNCTIONS)
     assert set(dir(activation)) >= set(FUNCTIONS)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import torch
 
-from . import layers, reference
+from . import layers
+from . import reference as reference  # for tests and benchmarks, not part of the interface
 from ._checks import check_gated, check_unary
 from ._ops import add_op_namespace_prefix, ops
 
@@ -31,7 +32,6 @@ __all__ = [
     "gelu_tanh_and_mul",
     "layers",
     "mul_and_silu",
-    "reference",
     "silu",
     "silu_and_mul",
 ]
@@ -113,7 +113,7 @@ def _register_fakes() -> None:
         return None
 
     for name in __all__:
-        if name not in ("layers", "reference"):
+        if name != "layers":
             torch.library.register_fake(add_op_namespace_prefix(name), fill_out)
 
 

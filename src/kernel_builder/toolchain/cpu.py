@@ -75,8 +75,10 @@ def find_compiler(settings: Settings) -> Compiler | None:
     program = shutil.which(words[0], path=settings.search_path) if words else None
     if program is None:
         return None
-    path = Path(program).absolute()
-    return Compiler(command=(str(path), *words[1:]), identity=file_identity(path))
+    # Where the compiler is started by another program (``ccache g++``), both count.
+    programs = [shutil.which(word, path=settings.search_path) for word in words]
+    identity = " ".join(file_identity(Path(each)) for each in programs if each is not None)
+    return Compiler(command=(str(Path(program).absolute()), *words[1:]), identity=identity)
 
 
 def get_compiler(settings: Settings) -> Compiler:

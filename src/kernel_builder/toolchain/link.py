@@ -7,53 +7,16 @@ libstdc++ in the process, and exceptions and type information pass between torch
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.check.policy import read_version_caps
-from kernel_builder.process import run
+from kernel_builder.toolchain.compat import make_compat
 from kernel_builder.toolchain.cpu import CpuToolchain
-from kernel_builder.toolchain.stubs import make_system_stubs, make_torch_stubs, store_directory
+from kernel_builder.toolchain.stubs import make_system_stubs, make_torch_stubs
 
 EXPORTS = "{ global: PyInit_*; local: *; };\n"
-
-# Functions that headers of a newer glibc call and glibc 2.28 lacks, each in its own section so
-# that the linker keeps only those that are used. libstdc++ reads __libc_single_threaded to skip
-# locks; 0 is always right. No header is included: headers are what redirects these names.
-_COMPAT = r"""
-#define HIDDEN __attribute__((visibility("hidden")))
-typedef __builtin_va_list args_t;
-HIDDEN char __libc_single_threaded = 0;
-extern int __xstat(int, const char *, void *), __lxstat(int, const char *, void *);
-extern int __fxstat(int, int, void *), __fxstatat(int, int, const char *, void *, int);
-HIDDEN int stat(const char *path, void *out) { return __xstat(STAT_VERSION, path, out); }
-HIDDEN int lstat(const char *path, void *out) { return __lxstat(STAT_VERSION, path, out); }
-HIDDEN int fstat(int file, void *out) { return __fxstat(STAT_VERSION, file, out); }
-HIDDEN int fstatat(int dir, const char *path, void *out, int flags)
-{ return __fxstatat(STAT_VERSION, dir, path, out, flags); }
-extern long strtol(const char *, char **, int);
-extern unsigned long strtoul(const char *, char **, int);
-extern long long strtoll(const char *, char **, int);
-extern unsigned long long strtoull(const char *, char **, int);
-HIDDEN long __isoc23_strtol(const char *s, char **e, int b) { return strtol(s, e, b); }
-HIDDEN unsigned long __isoc23_strtoul(const char *s, char **e, int b) { return strtoul(s, e, b); }
-HIDDEN long long __isoc23_strtoll(const char *s, char **e, int b) { return strtoll(s, e, b); }
-HIDDEN unsigned long long __isoc23_strtoull(const char *s, char **e, int b)
-{ return strtoull(s, e, b); }
-extern int __isoc99_vsscanf(const char *, const char *, args_t);
-HIDDEN int __isoc23_vsscanf(const char *s, const char *f, args_t a)
-{ return __isoc99_vsscanf(s, f, a); }
-HIDDEN int __isoc23_sscanf(const char *s, const char *f, ...) {
-  args_t args;
-  __builtin_va_start(args, f);
-  int found = __isoc99_vsscanf(s, f, args);
-  __builtin_va_end(args);
-  return found;
-}
-"""
-_STAT_VERSION = {"x86_64": 1, "aarch64": 0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,23 +56,8 @@ def make_link_kit(
     torch = make_torch_stubs(
         torch_libraries, compiler=toolchain.command, variables=variables, store=store
     )
-    compat = _make_compat(toolchain, variables, store)
-    return LinkKit(system=system, torch=torch, compat=compat / "compat.o")
-
-
-def _make_compat(toolchain: CpuToolchain, variables: Mapping[str, str], store: Path) -> Path:
-    key = hashlib.sha256(f"{toolchain.identity}{_COMPAT}".encode()).hexdigest()
-    target = store / key[:32]
-
-    def fill(directory: Path) -> None:
-        source = directory / "compat.c"
-        source.write_text(_COMPAT)
-        version = f"-DSTAT_VERSION={_STAT_VERSION[toolchain.cpu]}"
-        options = ["-x", "c", "-O2", "-fPIC", "-w", "-fno-builtin", "-ffunction-sections"]
-        command = [*toolchain.command, *options, "-fdata-sections", version, "-c", source.name]
-        run([*command, "-o", "compat.o"], cwd=directory, variables=variables)
-
-    return store_directory(target, fill)
+    compat = make_compat(toolchain, variables=variables, store=store)
+    return LinkKit(system=system, torch=torch, compat=compat)
 
 
 def link_command(

@@ -1,0 +1,22 @@
+// Registers the op. Python allocates `out`; torch picks the backend by the tensors' device.
+#include "torch_binding.h"
+
+#include <torch/csrc/stable/library.h>
+
+#include "registration.h"
+
+STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
+  ops.def("img2gray(Tensor! out, Tensor image, str weights) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
+  ops.impl("img2gray", TORCH_BOX(&img2gray::cpu::convert));
+}
+
+#if defined(CUDA_KERNEL)
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
+  ops.impl("img2gray", TORCH_BOX(&img2gray::cuda::convert));
+}
+#endif
+
+REGISTER_EXTENSION(TORCH_EXTENSION_NAME)

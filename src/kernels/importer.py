@@ -13,7 +13,6 @@ before ``dlopen``, because a second ``TORCH_LIBRARY`` of one name ends the proce
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import re
 import sys
@@ -31,13 +30,13 @@ from importlib.machinery import (
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
-from typing import Any
 
 from kernel_spec.digest import Digest, compare, digest_tree, is_counted, iter_files, variant_digest
 from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 from kernel_spec.names import module_name
 from kernels.errors import KernelImportError, NotAKernelError, OpConflictError
+from kernels.self_import import SelfName, compile_with, may_import_itself
 
 SIGNATURE_NAME = f"{FILE_NAME}.sigstore"
 _LIBRARY_SUFFIXES = (".so", ".pyd", ".dylib")
@@ -65,9 +64,8 @@ class _Root:
     """An imported kernel's package: its name and what its files are."""
 
     name: str
-    public: str
     variant: VariantDir
-    absolute: re.Pattern[bytes]
+    self_name: SelfName
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +199,14 @@ def hash_file(path: Path) -> str:
 
 
 def _execute(name: str, init: Path, variant: VariantDir) -> ModuleType:
+    folder = init.parent.relative_to(variant.path)
+
+    def has(module: str) -> bool:
+        path = (folder / module.replace(".", "/")).as_posix()
+        return any(file.startswith((f"{path}.", f"{path}/")) for file in variant.sha256)
+
     public = module_name(variant.metadata.name)
-    root = _Root(
-        name=name,
-        public=public,
-        variant=variant,
-        absolute=re.compile(
-            rb"^\s*(?:import|from)\s+%b\b" % re.escape(public).encode(), re.MULTILINE
-        ),
-    )
+    root = _Root(name=name, variant=variant, self_name=SelfName(public, name, has))
     with _state:
         _roots[name] = root
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -282,17 +279,16 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Compile the source of the module."""
-        path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
+        name = _roots[fullname.partition(".")[0]].self_name
+        source = self.get_data(self.path)
+        if may_import_itself(source, name):
+            return compile_with(source, self.path, name)
+        code: CodeType = self.source_to_code(source, self.path)
         return code
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module, with an ``import`` that knows the kernel's public name if it uses it."""
-        root = _roots[module.__name__.partition(".")[0]]
-        source = self.get_data(self.path)
-        if root.absolute.search(source):
-            module.__dict__["__builtins__"] = _builtins_of(root)
-        exec(self.source_to_code(source, self.path), module.__dict__)
+        """Run the module."""
+        exec(self.get_code(module.__name__), module.__dict__)
 
 
 class _ExtensionLoader(ExtensionFileLoader):
@@ -334,29 +330,3 @@ def _library_key(variant: VariantDir, path: Path) -> tuple[str, str]:
     relative = path.relative_to(variant.path).as_posix()
     sha256 = variant.sha256.get(relative) or hash_file(path)
     return (stem if stem == variant.metadata.id else f"{stem} {sha256}"), sha256
-
-
-def _builtins_of(root: _Root) -> dict[str, Any]:
-    """Return builtins whose ``import`` finds the kernel's public name in this very copy."""
-
-    def kernel_import(
-        name: str,
-        globals: Mapping[str, object] | None = None,  # noqa: A002 - the signature of __import__
-        locals: Mapping[str, object] | None = None,  # noqa: A002
-        fromlist: Sequence[str] = (),
-        level: int = 0,
-    ) -> ModuleType:
-        head, _, rest = name.partition(".")
-        if level == 0 and head == root.public:
-            own = f"{root.name}.{rest}" if rest else root.name
-            try:
-                found = builtins.__import__(own, globals, locals, fromlist, 0)
-            except ModuleNotFoundError as err:
-                # An installed package of the same name may have what the kernel has not.
-                if err.name is None or not f"{own}.".startswith(f"{err.name}."):
-                    raise
-            else:
-                return found
-        return builtins.__import__(name, globals, locals, fromlist, level)
-
-    return {**builtins.__dict__, "__import__": kernel_import}

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import kernels
 
-HEAVY = {"torch", "huggingface_hub", "elftools", "click", "packaging", "filelock", "httpx", "httpx2", "tqdm", "yaml"}
+HEAVY = {
+    "torch",
+    "huggingface_hub",
+    "elftools",
+    "click",
+    "packaging",
+    "filelock",
+    "httpx",
+    "httpx2",
+    "tqdm",
+    "yaml",
+}
 
 
 def imported_after(code: str) -> set[str]:

@@ -36,6 +36,13 @@ def alias():
     import toy.sub.deep as deep
     return deep.X
 
+def among_others():
+    import os, toy, toy.sub.deep
+    from toy import cfg as c, sub
+    assert os.sep and sub.deep is toy.sub.deep
+    return c.X if toy.cfg is c else None
+
+
 def under_its_hashed_name():
     return importlib.import_module(__name__ + ".cfg").X
 """
@@ -58,6 +65,7 @@ def test_late_and_absolute_imports_find_the_very_copy(make_variant, tmp_path):
         assert module.absolute() == value
         assert module.absolute_from() == value
         assert module.alias() == value
+        assert module.among_others() == value
         assert module.under_its_hashed_name() == value
     assert "toy" not in sys.modules
 

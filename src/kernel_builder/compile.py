@@ -22,7 +22,7 @@ from kernel_builder.errors import (
 from kernel_builder.flags import compile_flags
 from kernel_builder.jobs import PEAK_FULL, PEAK_STABLE, choose_jobs
 from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
-from kernel_builder.objects import ObjectCache, ObjectKey, find_object, store_object
+from kernel_builder.objects import ObjectCache, ObjectKey, find_object, prune_objects, store_object
 from kernel_builder.plan import VariantBuild
 from kernel_builder.process import Finished, run
 from kernel_builder.settings import Settings
@@ -109,6 +109,8 @@ def compile_variant(
         if unit.built.is_file():
             depfile = unit.built.with_suffix(".d")
             store_object(cache, unit.key, stage=stage, built=unit.built, depfile=depfile)
+    if missing:
+        prune_objects(cache)
     if finished.code != 0:
         log = work / "log" / "link.log"
         if log.is_file():

@@ -1,9 +1,11 @@
 """The program that imports a variant in a process of its own; it needs torch and nothing of ours.
 
-    python -I -B import_probe.py DIRECTORY ID COMPILED [LOADER_ROOT]
+    python -I -B import_probe.py DIRECTORY ID COMPILED DEPENDS [LOADER_ROOT]
 
 The variant is imported twice, in two processes that share one import of torch: as the published
-client does it, where the package's name is the id, and by ``kernels.importer``.
+client does it, where the package's name is the id, and by ``kernels.importer``. The exit code is
+LACKING where a module is missing that the variant may ask for (DEPENDS, joined by commas): then
+nothing is known, and the last line of the output names it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+
+LACKING = 3
 
 
 def import_by_id(directory: Path, op_id: str) -> ModuleType:
@@ -58,7 +62,7 @@ def main(arguments: list[str]) -> int:
     import torch  # noqa: F401  (once, for both processes)
 
     directory, op_id, compiled = Path(arguments[0]), arguments[1], arguments[2] == "1"
-    roots = arguments[3:]
+    depends, roots = arguments[3].split(","), arguments[4:]
     child = os.fork() if roots else 0
     try:
         if child == 0:
@@ -69,9 +73,13 @@ def main(arguments: list[str]) -> int:
         if fault is not None:
             sys.stderr.write(f"{fault}\n")
         code = int(fault is not None)
-    except BaseException:  # noqa: BLE001  (the boundary of the process: a kernel's code ran)
-        traceback.print_exc()
-        code = 1
+    except BaseException as err:  # noqa: BLE001  (the boundary of the process: a kernel's code ran)
+        lacking = _find_lacking(err, depends)
+        code = 1 if lacking is None else LACKING
+        if lacking is None:
+            traceback.print_exc()
+        else:
+            sys.stderr.write(f"{lacking}\n")
     if roots and child == 0:
         sys.stderr.flush()
         os._exit(code)
@@ -79,8 +87,18 @@ def main(arguments: list[str]) -> int:
         other = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if other < 0:
             sys.stderr.write(f"the import under the id was ended by signal {-other}\n")
-        code = code or int(other != 0)
+        code = code if code == LACKING or other == 0 else 1
     return code
+
+
+def _find_lacking(error: BaseException | None, depends: list[str]) -> str | None:
+    """Return the module that an import lacks, where the variant may ask for it."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            name = error.name.partition(".")[0]
+            return name if name in depends else None
+        error = error.__cause__ or error.__context__
+    return None
 
 
 if __name__ == "__main__":

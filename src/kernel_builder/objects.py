@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 # Raise it when equal keys might mean other objects.
 GENERATOR = 1
+
+# The size of all objects in bytes, beyond which the oldest go.
+LIMIT = 4_000_000_000
 
 _NAMESPACE = b"TORCH_EXTENSION_NAME"
 _KEPT_RECORDS = 8
@@ -72,6 +77,7 @@ def find_object(cache: ObjectCache, key: ObjectKey, *, stage: Path) -> Path | No
             path = _object_path(cache, record["object"])
             # A machine that went down while it wrote may have left half an object.
             if path.is_file() and _hash(path) == record["object"]:
+                os.utime(path)
                 return path
     return None
 
@@ -107,6 +113,24 @@ def store_object(
     _write(_object_path(cache, digest), data)
     text = json.dumps([record, *others[: _KEPT_RECORDS - 1]], sort_keys=True)
     _write(_record_path(cache, key), text.encode())
+
+
+def prune_objects(cache: ObjectCache, *, limit: int = LIMIT) -> None:
+    """Remove the objects that were not used for the longest time, down to a size in bytes.
+
+    A record whose object is gone counts as none.
+    """
+    found = []
+    for path in (cache.root / "objects").glob("*/*.o"):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            found.append((status.st_mtime_ns, status.st_size, path))
+    size = sum(each for _, each, _ in found)
+    for _, each, path in sorted(found):
+        if size <= limit:
+            return
+        path.unlink(missing_ok=True)
+        size -= each
 
 
 def parse_depfile(text: str) -> tuple[str, ...]:

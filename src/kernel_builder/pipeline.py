@@ -185,7 +185,13 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
-    check_import(made, job.build.op_id, compiled=artifact is not None, settings=job.settings)
+    unknown = check_import(
+        made,
+        job.build.op_id,
+        compiled=artifact is not None,
+        depends=job.build.python_depends,
+        settings=job.settings,
+    )
     digest, size = digest_directory(made)
     remove_leftovers(job.target)
     install_variant(made, job.target)
@@ -198,7 +204,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         size=size,
         compiled=artifact.compiled if artifact else 0,
         reused=artifact.reused if artifact else 0,
-        warnings=artifact.warnings if artifact else (),
+        warnings=(*(artifact.warnings if artifact else ()), *([unknown] if unknown else [])),
     )
 
 

@@ -6,9 +6,9 @@ import hashlib
 import json
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from kernel_builder.check.policy import policy_identity
 from kernel_builder.environment import identify_environment
 from kernel_builder.plan import VariantBuild
 from kernel_builder.settings import Settings
@@ -45,9 +45,21 @@ def fingerprint(build: VariantBuild, provenance: Provenance, settings: Settings)
         str(GENERATOR),
         repr(build),
         repr(provenance),
-        policy_identity(),
+        identify_builder(),
         identify_environment(build, settings),
     ]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+@cache
+def identify_builder() -> str:
+    """Return a text that changes with the builder's own files, which decide flags and checks."""
+    root = Path(__file__).parent
+    facts = []
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            status = path.stat()
+            facts.append(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns}")
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 

@@ -1,5 +1,6 @@
 """What goes wrong in a build is said whole, and leaves build/ as it was."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -112,6 +113,24 @@ def test_a_package_that_cannot_be_imported(project: Path, settings: Settings) ->
     assert "No module named 'gone'" in str(error)
     assert "clean process" in str(error)
     assert tree(project) == before
+
+
+@pytest.mark.parametrize(("module", "listed"), [("triton", ""), ("einops", '["einops"]')])
+def test_a_package_that_is_not_installed_here_is_told(
+    kit: Kit, settings: Settings, module: str, listed: str
+) -> None:
+    if importlib.util.find_spec(module) is not None:
+        pytest.skip(f"{module} is installed, so the import goes through")
+    project = kit("scale_noarch")
+    init = project / "torch-ext/scale_noarch/__init__.py"
+    edit(init, "import torch\n", f"import torch\nimport {module}.deep\n")
+    if listed:
+        edit(
+            project / "build.toml", "[torch-noarch]", f"python-depends = {listed}\n\n[torch-noarch]"
+        )
+    report = build_project(project, settings=settings)
+    assert report.exit_code == 0, format_report(report)
+    assert f"not imported, since {module} is not installed here" in format_report(report)
 
 
 def test_a_library_that_registers_nothing(project: Path, settings: Settings) -> None:

@@ -64,3 +64,10 @@ def test_the_digest_of_a_directory_counts_every_file(tmp_path: Path) -> None:
     (tmp_path / "sub" / "b.py").write_text("bb")
     second, size = digest_directory(tmp_path)
     assert (second != first, size) == (True, 3)
+
+
+def test_a_variant_without_machine_code_needs_no_compiler() -> None:
+    settings = read_settings({"HOME": "/h"})
+    lost = replace(settings, cxx="no-such-compiler")
+    provenance = Provenance(builder_version="1")
+    assert fingerprint(BUILD, provenance, lost) == fingerprint(BUILD, provenance, settings)

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from kernel_builder.objects import (
     ObjectKey,
     find_object,
     parse_depfile,
+    prune_objects,
     store_object,
 )
 
@@ -123,6 +125,22 @@ def test_a_damaged_object_is_not_used(cache: ObjectCache, stage: Path) -> None:
     (stored,) = (cache.root / "objects").rglob("*.o")
     stored.write_bytes(b"obj")
     assert find_object(cache, key(), stage=stage) is None
+
+
+def test_the_longest_unused_objects_go_first(cache: ObjectCache, stage: Path) -> None:
+    for number, name in enumerate(["one", "two", "three"]):
+        store(cache, stage, key(flags=(name,)), name.encode() * 100)
+        found = find_object(cache, key(flags=(name,)), stage=stage)
+        assert found is not None
+        os.utime(found, (number, number))
+    assert find_object(cache, key(flags=("one",)), stage=stage) is not None  # used again
+    prune_objects(cache, limit=900)
+    found_now = [
+        find_object(cache, key(flags=(name,)), stage=stage) for name in ("one", "two", "three")
+    ]
+    assert [each is not None for each in found_now] == [True, False, True]
+    prune_objects(cache, limit=10_000)
+    assert find_object(cache, key(flags=("one",)), stage=stage) is not None
 
 
 def test_a_depfile_of_gcc() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -113,11 +112,3 @@ def read_shims() -> Shims:
 
 def _read(name: str) -> Any:
     return json.loads(files(__name__).joinpath(name).read_text(encoding="utf-8"))
-
-
-@cache
-def policy_identity() -> str:
-    """Hash the data of all rules: a variant that met older rules is checked again."""
-    names = ("manylinux.json", "torch_libraries.json", "torch_shims.json")
-    content = b"".join(files(__name__).joinpath(name).read_bytes() for name in names)
-    return hashlib.sha256(content).hexdigest()

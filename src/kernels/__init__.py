@@ -3,7 +3,9 @@
 >>> from kernels import get_kernel
 >>> activation = get_kernel("kernels-community/activation")  # doctest: +SKIP
 
-Only what every load needs is imported here; torch and huggingface_hub are not.
+Only what every load needs is imported here; torch and huggingface_hub are not. The values of
+this package are named tuples: to define a frozen dataclass takes half a millisecond, eight times
+as long, and what is imported here is imported by every process that uses a kernel.
 """
 
 from typing import TYPE_CHECKING, Any

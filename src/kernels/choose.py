@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Reason, choose
@@ -33,8 +33,7 @@ from kernels.verify import Damage, find_installed
 HINT_VERSIONS = 5
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The variant that a load takes, installed already or still to be fetched."""
 
     wanted: Wanted

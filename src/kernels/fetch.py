@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """A variant that a hub offers.
 
     Attributes:

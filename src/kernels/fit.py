@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
@@ -17,8 +17,7 @@ from kernels.system import describe, detect_devices
 _BACKEND_WORDS = {"npu": BackendKind.CANN, **{kind.value: kind for kind in BackendKind}}
 
 
-@dataclass(frozen=True, slots=True)
-class _Unfit:
+class _Unfit(NamedTuple):
     metadata: Metadata
     reason: Reason
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub
@@ -20,8 +20,7 @@ from kernels.errors import (
 from kernels.hub import CHUNK_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class FolderHub:
+class FolderHub(NamedTuple):
     """A directory hub that the settings name."""
 
     url: str

@@ -18,7 +18,6 @@ import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -30,6 +29,7 @@ from importlib.machinery import (
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
+from typing import NamedTuple
 
 from kernel_spec.digest import Digest, compare, digest_tree, is_counted, iter_files, variant_digest
 from kernel_spec.errors import IntegrityError
@@ -42,8 +42,7 @@ SIGNATURE_NAME = f"{FILE_NAME}.sigstore"
 _LIBRARY_SUFFIXES = (".so", ".pyd", ".dylib")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VariantDir:
+class VariantDir(NamedTuple):
     """A variant on disk whose bytes were verified.
 
     Attributes:
@@ -59,8 +58,7 @@ class VariantDir:
     sha256: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Root:
+class _Root(NamedTuple):
     """An imported kernel's package: its name and what its files are."""
 
     name: str
@@ -68,8 +66,7 @@ class _Root:
     self_name: SelfName
 
 
-@dataclass(frozen=True, slots=True)
-class _Library:
+class _Library(NamedTuple):
     """An op library of this process."""
 
     path: Path

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId, parse_repo_id
@@ -44,16 +43,14 @@ UserAgent = str | Mapping[str, str] | None
 Trust = bool | Collection[str]
 
 
-@dataclass(frozen=True, slots=True)
-class RepoInfo:
+class RepoInfo(NamedTuple):
     """Where a loaded kernel came from: the repository's id and the commit."""
 
     repo_id: str
     revision: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedKernel:
+class LoadedKernel(NamedTuple):
     """A kernel of this process; ``repo_info`` is None where it came from a path."""
 
     metadata: Metadata
@@ -61,16 +58,14 @@ class LoadedKernel:
     repo_info: RepoInfo | None
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(NamedTuple):
     """One step of a load and how many seconds it took."""
 
     name: str
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadTrace:
+class LoadTrace(NamedTuple):
     """What a load did.
 
     Attributes:
@@ -99,8 +94,7 @@ class LoadTrace:
         return sum(phase.seconds for phase in self.phases)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Remembered:
+class _Remembered(NamedTuple):
     """An answer of this process and what must still hold for it."""
 
     module: ModuleType
@@ -341,7 +335,7 @@ def install_kernel(
 
     settings = read_settings()
     if local_files_only:
-        settings = replace(settings, offline=True)
+        settings = settings._replace(offline=True)
     ref = parse_ref(repo_id, revision, version)
     kind = _backend_kind(backend)
     if (override := settings.overrides.get(repo_id)) is not None:

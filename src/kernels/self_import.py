@@ -11,12 +11,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class SelfName:
+class SelfName(NamedTuple):
     """The two names of a kernel's package, and what is in it.
 
     Attributes:

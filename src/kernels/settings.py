@@ -22,8 +22,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_spec.errors import FormatError
 from kernel_spec.names import parse_repo_id
@@ -53,16 +53,14 @@ _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 _OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class HubAddress:
+class HubAddress(NamedTuple):
     """A hub of the settings: its URL, and the owners that are looked up only there."""
 
     url: str
     owners: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What the environment says.
 
     Attributes:
@@ -79,11 +77,11 @@ class Settings:
 
     cache: Path
     hubs: tuple[HubAddress, ...]
-    token_hub: str = PUBLIC_HUB
-    ref_ttl: float = DEFAULT_REF_TTL
-    offline: bool = False
-    telemetry: bool = True
-    overrides: Mapping[str, Path] = field(default_factory=dict)
+    token_hub: str
+    ref_ttl: float
+    offline: bool
+    telemetry: bool
+    overrides: Mapping[str, Path]
     config: Path
     state: Path
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kernel_spec.errors import FormatError
 from kernel_spec.names import COMMIT, SHORT_COMMIT, RepoId, choose_branch, version_of_branch
@@ -39,8 +40,7 @@ from kernels.store import (
 RETRY_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRef:
+class KernelRef(NamedTuple):
     """What was asked for: a repository and a version, a revision, or neither."""
 
     repo: RepoId
@@ -53,8 +53,7 @@ class KernelRef:
         return str(self.repo) if self.revision is None else f"{self.repo}@{self.revision}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """Where a kernel comes from.
 
     Attributes:
@@ -78,8 +77,7 @@ class Located:
     expires: float = float("inf")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     refs: Refs
     stamp: tuple[int, ...] | None
     expires: float
@@ -326,7 +324,7 @@ def _ask(
             write_record(store, hub.url, repo, Record(checked=asked, refs=refs))
         return _Answer(refs=refs, stamp=stamp, expires=float("inf"), remembered=False)
     fresh = (
-        replace(record, checked=asked, refs=refs) if record else Record(checked=asked, refs=refs)
+        record._replace(checked=asked, refs=refs) if record else Record(checked=asked, refs=refs)
     )
     write_record(store, hub.url, repo, fresh)
     return _Answer(refs=refs, stamp=None, expires=asked + settings.ref_ttl, remembered=False)

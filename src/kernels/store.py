@@ -20,9 +20,8 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_spec.digest import variant_digest
 from kernel_spec.names import RepoId
@@ -33,8 +32,7 @@ _RECORD_FORMAT = 1
 _TREE_FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """The cache below one root."""
 
     root: Path
@@ -44,8 +42,7 @@ class Store:
         return self.root / FOLDER / name
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What a hub said of a repository.
 
     Attributes:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_spec.names import RepoId
 from kernels.errors import HubUnreachableError, SettingsError, TrustError
@@ -28,8 +28,7 @@ FORMAT = 1
 Consent = bool | Collection[str]
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class TrustedOwner:
+class TrustedOwner(NamedTuple):
     """An owner on a hub whose kernels the user runs: equal names on two hubs are two owners."""
 
     owner: str
@@ -110,7 +109,7 @@ def _publisher_is_trusted(
         store,
         located.hub.url,
         located.ref.repo,
-        replace(base, trusted=trusted, trust_checked=time.time()),
+        base._replace(trusted=trusted, trust_checked=time.time()),
     )
     return trusted
 

@@ -16,8 +16,8 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from kernel_spec.digest import Violation, variant_digest
 from kernel_spec.errors import FormatError
@@ -34,16 +34,14 @@ FORMAT = 1
 Receipt = dict[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """What an installed variant consists of: its name, and size and sha256 by path."""
 
     variant: str
     files: Mapping[str, tuple[int, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """Why an installed variant cannot be used: each file and what is wrong with it."""
 
     path: Path

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId, parse_repo_id
+from kernels import importer, source
 from kernels import settings as settings_module
-from kernels import source
 from kernels.errors import (
     ClientTooOldError,
     DeviceError,
@@ -480,7 +480,5 @@ def _install(chosen: Chosen, settings: Settings) -> VariantDir:
 
 
 def _import(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKernel:
-    from kernels import importer
-
     module = importer.load(variant)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

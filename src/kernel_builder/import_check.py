@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,9 +53,9 @@ def check_import(
             timeout=_SECONDS,
         )
     except CommandError as err:
-        if err.finished.code == import_probe.LACKING:
-            lacking = err.finished.output.split()[-1]
-            return f"not imported, since {lacking} is not installed here"
+        lacking = re.search(r"^lacking: (\S+)$", err.finished.output, re.MULTILINE)
+        if err.finished.code == import_probe.LACKING and lacking is not None:
+            return f"not imported, since {lacking[1]} is not installed here"
         code = err.finished.code
         died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
         said = err.finished.output.rstrip()

@@ -5,7 +5,7 @@
 The variant is imported twice, in two processes that share one import of torch: as the published
 client does it, where the package's name is the id, and by ``kernels.importer``. The exit code is
 LACKING where a module is missing that the variant may ask for (DEPENDS, joined by commas): then
-nothing is known, and the last line of the output names it.
+nothing is known, and a line ``lacking: NAME`` names it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
         if lacking is None:
             traceback.print_exc()
         else:
-            sys.stderr.write(f"{lacking}\n")
+            sys.stderr.write(f"lacking: {lacking}\n")
     if roots and child == 0:
         sys.stderr.flush()
         os._exit(code)

@@ -47,10 +47,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """
     environ = os.environ if environ is None else environ
     home = environ.get("HOME")
-    root = environ.get("XDG_CACHE_HOME") or str(Path(home or Path.home()) / ".cache")
+    # The XDG specification: a relative path is to be ignored.
+    stated = Path(environ.get("XDG_CACHE_HOME", ""))
+    root = stated if stated.is_absolute() else Path(home or Path.home()) / ".cache"
     variables = {name: environ[name] for name in _PASSED_ON if environ.get(name)}
     return Settings(
-        cache=Path(root) / "kernel-builder",
+        cache=root / "kernel-builder",
         cxx=environ.get("CXX") or None,
         hubs=environ.get("KERNELS_HUB") or None,
         endpoint=(environ.get("HF_ENDPOINT") or _PUBLIC_HUB).rstrip("/"),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,8 +154,6 @@ def test_a_header_counts_as_a_source(kit: Kit, settings: Settings) -> None:
 
 
 def test_a_new_compiler_compiles_again(kit: Kit, settings: Settings, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     project = kit("add_stable")
     build_project(project, settings=settings)
     wrapper = tmp_path / "my-g++"
@@ -174,12 +173,18 @@ def test_the_author_is_told_of_warnings(kit: Kit, settings: Settings) -> None:
     assert report.exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["sp ace", "dol$lar", "ünï", "quo'te", "co:lon"])
-def test_a_project_in_an_awkward_place(
-    kit: Kit, settings: Settings, tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["sp ace", "ünï:dol$lar", "#1 quo'te"])
+def test_awkward_places(kit: Kit, settings: Settings, tmp_path: Path, name: str) -> None:
     project = kit("add_stable").rename(tmp_path / name)
-    assert built(build_project(project, settings=settings)).is_dir()
+    (project / "csrc").rename(project / name)
+    table = project / "build.toml"
+    table.write_text(table.read_text().replace("csrc/", f"{name}/"), encoding="utf-8")
+    binding = project / "torch-ext/torch_binding.cpp"
+    binding.write_text(binding.read_text().replace('"add.h"', f'"{name}/add.h"'), encoding="utf-8")
+    awkward = replace(settings, cache=tmp_path / "cache" / name)
+    assert built(build_project(project, settings=awkward)).is_dir()
+    (again,) = build_project(project, settings=awkward, force=True).variants
+    assert again.reused == 2
 
 
 def test_a_newer_cpp_library_is_used_on_older_systems(kit: Kit, settings: Settings) -> None:

@@ -6,9 +6,9 @@ from kernel_builder.settings import read_settings
 def test_the_cache_follows_xdg_then_home() -> None:
     assert read_settings({"XDG_CACHE_HOME": "/c", "HOME": "/h"}).cache == Path("/c/kernel-builder")
     assert read_settings({"HOME": "/h"}).cache == Path("/h/.cache/kernel-builder")
-    assert read_settings({"XDG_CACHE_HOME": "", "HOME": "/h"}).cache == Path(
-        "/h/.cache/kernel-builder"
-    )
+    for ignored in ("", "relative/path"):
+        settings = read_settings({"XDG_CACHE_HOME": ignored, "HOME": "/h"})
+        assert settings.cache == Path("/h/.cache/kernel-builder")
 
 
 def test_programs_do_not_see_what_would_change_a_build() -> None:

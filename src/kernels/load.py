@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId, parse_repo_id
-from kernels import importer, source
+from kernels import answers, importer
 from kernels import settings as settings_module
 from kernels.errors import (
     ClientTooOldError,
@@ -401,7 +401,7 @@ def parse_ref(repo_id: str, revision: str | None, version: int | None) -> Kernel
 def forget() -> None:
     """Forget every remembered answer, so that the next call looks again; modules stay loaded."""
     _remembered.clear()
-    source.forget()
+    answers.forget()
 
 
 def _frozen(consent: Collection[str]) -> object:

@@ -8,7 +8,6 @@ all, and offline the records alone decide, however old they are.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,8 +16,8 @@ from kernel_spec.errors import FormatError
 from kernel_spec.names import COMMIT, SHORT_COMMIT, RepoId, choose_branch, version_of_branch
 from kernel_spec.wire import Refs, TreeFile
 from kernels import log
+from kernels.answers import answer_of
 from kernels.errors import (
-    HubUnreachableError,
     NotCachedError,
     RepoNotFoundError,
     RevisionNotFoundError,
@@ -27,17 +26,11 @@ from kernels.errors import (
 from kernels.hub import BUILD_FOLDER, Hub, open_hub
 from kernels.settings import Settings, hubs_of
 from kernels.store import (
-    Record,
     Store,
     find_cached_commits,
-    read_record,
     read_tree,
-    write_record,
     write_tree,
 )
-
-# A hub that gave no answer is not asked again for so long, where a record can stand in.
-RETRY_SECONDS = 60.0
 
 
 class KernelRef(NamedTuple):
@@ -75,18 +68,6 @@ class Located(NamedTuple):
     refs: Refs | None = None
     stamp: tuple[int, ...] | None = None
     expires: float = float("inf")
-
-
-class _Answer(NamedTuple):
-    refs: Refs
-    stamp: tuple[int, ...] | None
-    expires: float
-    remembered: bool
-
-
-# What this process has read of directory hubs, by hub, repository and cache.
-_directories: dict[tuple[str, RepoId, Store], tuple[tuple[int, ...], Refs]] = {}
-_silent_until: dict[str, float] = {}
 
 
 def locate(
@@ -198,7 +179,7 @@ def read_refs(
     hubs = open_hubs(repo, settings, user_agent=user_agent)
     for hub in hubs:
         try:
-            return hub, _answer(hub, repo, store, settings, refresh=not settings.offline).refs
+            return hub, answer_of(hub, repo, store, settings, refresh=not settings.offline).refs
         except RepoNotFoundError:
             continue
     if settings.offline:
@@ -208,23 +189,6 @@ def read_refs(
         [hub.url for hub in hubs],
         similar=[name for hub in hubs for name in hub.find_similar(repo)],
     )
-
-
-def is_silent(hub: Hub) -> bool:
-    """Say whether a hub gave no answer a moment ago, so that a record is taken at once."""
-    return time.time() < _silent_until.get(hub.url, 0.0)
-
-
-def note_silence(hub: Hub) -> None:
-    """Remember that a hub gave no answer."""
-    _silent_until[hub.url] = time.time() + RETRY_SECONDS
-
-
-def forget() -> None:
-    """Forget what this process has read, so that the next call reads it again."""
-    _directories.clear()
-    _silent_until.clear()
-    log.forget()
 
 
 def _locate_commit(
@@ -252,14 +216,14 @@ def _locate_commit(
 def _locate_on(
     hub: Hub, ref: KernelRef, store: Store, settings: Settings, *, refresh: bool
 ) -> Located:
-    answer = _answer(hub, ref.repo, store, settings, refresh=refresh)
+    answer = answer_of(hub, ref.repo, store, settings, refresh=refresh)
     try:
         taken, commit = _choose_commit(hub, ref, answer.refs, store, settings)
     except RevisionNotFoundError:
         if not answer.remembered or settings.offline or refresh:
             raise
         # The record may be older than what is asked for.
-        answer = _answer(hub, ref.repo, store, settings, refresh=True)
+        answer = answer_of(hub, ref.repo, store, settings, refresh=True)
         taken, commit = _choose_commit(hub, ref, answer.refs, store, settings)
     return Located(
         ref=ref,
@@ -271,63 +235,6 @@ def _locate_on(
         stamp=answer.stamp,
         expires=answer.expires,
     )
-
-
-def _answer(hub: Hub, repo: RepoId, store: Store, settings: Settings, *, refresh: bool) -> _Answer:
-    """Return the refs of a repository on a hub: from memory, the record, or the hub."""
-    if hub.is_directory and not settings.offline and not refresh:
-        known = _directories.get((hub.url, repo, store))
-        stamp = hub.stamp(repo)
-        if known is not None and stamp is not None and known[0] == stamp:
-            return _Answer(refs=known[1], stamp=stamp, expires=float("inf"), remembered=False)
-    record = read_record(store, hub.url, repo)
-    now = time.time()
-    fresh = record is not None and 0 <= now - record.checked < settings.ref_ttl
-    silent = is_silent(hub)
-    if settings.offline or (
-        (fresh or (silent and record)) and not refresh and not hub.is_directory
-    ):
-        if record is None or record.refs is None:
-            raise RepoNotFoundError(str(repo), [hub.url])
-        expires = float("inf") if settings.offline else record.checked + settings.ref_ttl
-        return _Answer(refs=record.refs, stamp=None, expires=expires, remembered=True)
-    return _ask(hub, repo, store, settings, record, refresh=refresh)
-
-
-def _ask(
-    hub: Hub,
-    repo: RepoId,
-    store: Store,
-    settings: Settings,
-    record: Record | None,
-    *,
-    refresh: bool,
-) -> _Answer:
-    stamp = hub.stamp(repo)
-    asked = time.time()
-    try:
-        refs = hub.read_refs(repo)
-    except HubUnreachableError as err:
-        if record is None or record.refs is None or refresh:
-            raise
-        note_silence(hub)
-        _warn_of_age(hub, repo, record, err)
-        return _Answer(refs=record.refs, stamp=None, expires=0.0, remembered=True)
-    except RepoNotFoundError:
-        if not hub.is_directory:
-            write_record(store, hub.url, repo, Record(checked=asked, refs=None))
-        raise
-    if hub.is_directory:
-        if stamp is not None:
-            _directories[hub.url, repo, store] = (stamp, refs)
-        if record is None or record.refs != refs:
-            write_record(store, hub.url, repo, Record(checked=asked, refs=refs))
-        return _Answer(refs=refs, stamp=stamp, expires=float("inf"), remembered=False)
-    fresh = (
-        record._replace(checked=asked, refs=refs) if record else Record(checked=asked, refs=refs)
-    )
-    write_record(store, hub.url, repo, fresh)
-    return _Answer(refs=refs, stamp=None, expires=asked + settings.ref_ttl, remembered=False)
 
 
 def _choose_commit(
@@ -382,25 +289,6 @@ def _announce(located: Located) -> None:
         located.commit[:12],
         located.hub.url,
     )
-
-
-def _warn_of_age(hub: Hub, repo: RepoId, record: Record, err: HubUnreachableError) -> None:
-    if not log.is_new("age", hub.url, str(repo)):
-        return
-    log.logger().warning(
-        "%s: using what %s said %s ago, because it gives no answer now: %s",
-        repo,
-        hub.url,
-        _format_age(time.time() - record.checked),
-        err,
-    )
-
-
-def _format_age(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} seconds"
 
 
 def _not_cached(ref: KernelRef) -> NotCachedError:

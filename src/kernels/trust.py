@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_spec.names import RepoId
+from kernels.answers import is_silent, note_silence
 from kernels.errors import HubUnreachableError, SettingsError, TrustError
 from kernels.hub import Hub
 from kernels.settings import Settings
-from kernels.source import Located, is_silent, note_silence
+from kernels.source import Located
 from kernels.store import Record, Store, read_record, write_record, write_whole
 
 FILE_NAME = "trust.json"

@@ -43,7 +43,7 @@ def later(monkeypatch):
 
     def move(seconds: float) -> None:
         now = time.time() + seconds
-        monkeypatch.setattr("kernels.source.time.time", lambda: now)
+        monkeypatch.setattr("kernels.answers.time.time", lambda: now)
 
     return move
 

@@ -104,3 +104,10 @@ def test_the_example_that_introduces_the_kernel(activation: ModuleType) -> None:
     y = torch.empty_like(x)
     activation.gelu_fast(y, x)
     torch.testing.assert_close(y, F.gelu(x), rtol=1e-2, atol=1e-2)
+
+
+def test_a_layer_refuses_what_its_function_refuses(activation: ModuleType) -> None:
+    with pytest.raises(ValueError, match=r"silu_and_mul: .* must be even; found shape \(2, 7\)"):
+        activation.layers.SiluAndMul()(torch.empty(2, 7))
+    with pytest.raises(ValueError, match=r"gelu: input must be float32.*found torch.float64"):
+        activation.layers.Gelu()(torch.empty(2, 8).double())

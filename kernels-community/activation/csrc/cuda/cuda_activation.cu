@@ -77,7 +77,8 @@ __global__ void __launch_bounds__(kThreads) activation_kernel(Job<T> job) {
   using PackT = Pack<T, count>;
   const int64_t total = job.rows * job.packs;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < total; i += step) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  for (int64_t i = first; i < total; i += step) {
     const int64_t row = i / job.packs;
     const int64_t col = (i - row * job.packs) * count;
     const PackT gate = *reinterpret_cast<const PackT*>(job.gate + row * job.in_stride + col);
@@ -106,7 +107,7 @@ void launch(Job<T> job, cudaStream_t stream) {
 // Whether every row begins at a multiple of `bytes` and is one long.
 template <class T>
 bool is_aligned(const Job<T>& job, int64_t bytes) {
-  const auto at = [](const void* p) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p)); };
+  const auto at = [](const T* p) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p)); };
   const int64_t size = sizeof(T);
   const int64_t all = at(job.out) | at(job.gate) | at(job.up) | job.packs * size |
                       (job.rows > 1 ? (job.out_stride | job.in_stride) * size : 0);

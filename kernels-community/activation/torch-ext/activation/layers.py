@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ._ops import ops
+from . import functions
 
 __all__ = [
     "FastGELU",
@@ -38,7 +38,7 @@ class Silu(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ops.silu(out, x)
+        functions.silu(out, x)
         return out
 
 
@@ -50,7 +50,7 @@ class Gelu(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ops.gelu(out, x)
+        functions.gelu(out, x)
         return out
 
 
@@ -62,7 +62,7 @@ class GeluTanh(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ops.gelu_tanh(out, x)
+        functions.gelu_tanh(out, x)
         return out
 
 
@@ -74,7 +74,7 @@ class FastGELU(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ops.gelu_fast(out, x)
+        functions.gelu_fast(out, x)
         return out
 
 
@@ -86,7 +86,7 @@ class NewGELU(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ops.gelu_new(out, x)
+        functions.gelu_new(out, x)
         return out
 
 
@@ -98,7 +98,7 @@ class QuickGELU(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ops.gelu_quick(out, x)
+        functions.gelu_quick(out, x)
         return out
 
 
@@ -110,7 +110,7 @@ class SiluAndMul(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = _empty_half(x)
-        ops.silu_and_mul(out, x)
+        functions.silu_and_mul(out, x)
         return out
 
 
@@ -122,7 +122,7 @@ class MulAndSilu(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = _empty_half(x)
-        ops.mul_and_silu(out, x)
+        functions.mul_and_silu(out, x)
         return out
 
 
@@ -134,7 +134,7 @@ class GeluAndMul(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = _empty_half(x)
-        ops.gelu_and_mul(out, x)
+        functions.gelu_and_mul(out, x)
         return out
 
 
@@ -146,7 +146,7 @@ class GeluTanhAndMul(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = _empty_half(x)
-        ops.gelu_tanh_and_mul(out, x)
+        functions.gelu_tanh_and_mul(out, x)
         return out
 
 
@@ -163,5 +163,5 @@ class FatreluAndMul(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = _empty_half(x)
-        ops.fatrelu_and_mul(out, x, getattr(self, "threshold", 0.0))
+        functions.fatrelu_and_mul(out, x, getattr(self, "threshold", 0.0))
         return out

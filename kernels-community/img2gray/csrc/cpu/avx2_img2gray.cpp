@@ -79,7 +79,8 @@ int64_t gray_planar(
     uint8_t* out, const uint8_t* red, const uint8_t* green, const uint8_t* blue, int64_t count,
     const FixedWeights& weights) {
   const auto gray_at = [&](int64_t at) __attribute__((always_inline)) {
-    return gray_lanes({load_plane(red + at), load_plane(green + at), load_plane(blue + at)}, weights);
+    return gray_lanes(
+        {load_plane(red + at), load_plane(green + at), load_plane(blue + at)}, weights);
   };
   int64_t i = 0;
   for (; i + kStep <= count; i += kStep) {

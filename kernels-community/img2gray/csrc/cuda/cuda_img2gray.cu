@@ -119,7 +119,8 @@ void convert_typed(Tensor& out, const Tensor& image, const Weights& weights, cud
     }
   }
   const dim3 block(32, 8);
-  const dim3 grid((view.width + block.x - 1) / block.x, grid_rows((view.rows() + block.y - 1) / block.y));
+  const dim3 grid(
+      (view.width + block.x - 1) / block.x, grid_rows((view.rows() + block.y - 1) / block.y));
   img2gray_kernel<<<grid, block, 0, stream>>>(to, from, view, weights, fixed);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -14,15 +14,13 @@ from kernel_spec.compat import Accepted as VariantAccepted
 from kernel_spec.compat import Rejected as VariantRejected
 from kernels._version import __version__
 from kernels.load import (
-    LoadedKernel,
-    RepoInfo,
     get_kernel,
     get_kernel_variants,
-    get_loaded_kernels,
     get_local_kernel,
     has_kernel,
     install_kernel,
 )
+from kernels.loaded import LoadedKernel, RepoInfo, get_loaded_kernels
 
 if TYPE_CHECKING:
     from kernel_spec.metadata import Metadata

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId, parse_repo_id
-from kernels import answers, importer
+from kernels import answers
 from kernels import settings as settings_module
 from kernels.errors import (
     ClientTooOldError,
@@ -28,6 +28,12 @@ from kernels.errors import (
     RevisionNotFoundError,
 )
 from kernels.hub import Hub
+from kernels.loaded import (
+    Clock,
+    LoadTrace,
+    RepoInfo,
+    import_variant,
+)
 from kernels.settings import Settings, read_settings
 from kernels.source import KernelRef, Located, locate, variants_of
 from kernels.store import Store
@@ -35,63 +41,11 @@ from kernels.store import Store
 if TYPE_CHECKING:
     from kernel_spec.backend import BackendKind
     from kernel_spec.compat import Decision
-    from kernel_spec.metadata import Metadata
     from kernels.choose import Chosen
     from kernels.importer import VariantDir
 
 UserAgent = str | Mapping[str, str] | None
 Trust = bool | Collection[str]
-
-
-class RepoInfo(NamedTuple):
-    """Where a loaded kernel came from: the repository's id and the commit."""
-
-    repo_id: str
-    revision: str
-
-
-class LoadedKernel(NamedTuple):
-    """A kernel of this process; ``repo_info`` is None where it came from a path."""
-
-    metadata: Metadata
-    module: ModuleType
-    repo_info: RepoInfo | None
-
-
-class Phase(NamedTuple):
-    """One step of a load and how many seconds it took."""
-
-    name: str
-    seconds: float
-
-
-class LoadTrace(NamedTuple):
-    """What a load did.
-
-    Attributes:
-        kernel: the loaded kernel.
-        path: the directory that it was imported from.
-        source: the URL of the hub, or the path that stood in for it.
-        downloaded: whether the variant was not in the cache before.
-        phases: the steps in order: ``prepare``, ``locate``, ``choose``, ``trust``, ``install``,
-            ``import``; a kernel from a path has no ``locate``, ``trust`` and ``install``.
-    """
-
-    kernel: LoadedKernel
-    path: Path
-    source: str
-    downloaded: bool
-    phases: tuple[Phase, ...]
-
-    @property
-    def module(self) -> ModuleType:
-        """The kernel's module."""
-        return self.kernel.module
-
-    @property
-    def seconds(self) -> float:
-        """How long the whole load took."""
-        return sum(phase.seconds for phase in self.phases)
 
 
 class _Remembered(NamedTuple):
@@ -106,20 +60,6 @@ class _Remembered(NamedTuple):
 
 
 _remembered: dict[object, _Remembered] = {}
-_kernels: dict[str, LoadedKernel] = {}
-
-
-class _Clock:
-    """Measures the steps of a story."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter()
-        self.phases: list[Phase] = []
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.phases.append(Phase(name, now - self._last))
-        self._last = now
 
 
 def get_kernel(
@@ -202,7 +142,7 @@ def load_with_trace(
     _key: object = None,
 ) -> LoadTrace:
     """Do what :func:`get_kernel` does, with nothing remembered, and tell how long each step took."""
-    clock = _Clock()
+    clock = Clock()
     # Here and below: `import kernels` leaves to the first call what only a call needs.
     from kernels.choose import choose_variant
 
@@ -222,7 +162,7 @@ def load_with_trace(
     clock.lap("trust")
     variant = _install(chosen, settings)
     clock.lap("install")
-    kernel = _import(variant, RepoInfo(repo_id, located.commit))
+    kernel = import_variant(variant, RepoInfo(repo_id, located.commit))
     clock.lap("import")
 
     if _key is not None:
@@ -267,7 +207,7 @@ def get_local_kernel(
     """
     del package_name, trust_remote_code, user_agent
     place = Path(path).expanduser().absolute()
-    return _load_path(place, _backend_kind(backend), _Clock(), check_arch=True).module
+    return _load_path(place, _backend_kind(backend), Clock(), check_arch=True).module
 
 
 def has_kernel(
@@ -372,11 +312,6 @@ def get_kernel_variants(
     return list(decide(detect(), variants_of(located.files), backend=kind))
 
 
-def get_loaded_kernels() -> list[LoadedKernel]:
-    """List the kernels that this process has loaded, in the order of their loading."""
-    return list(_kernels.values())
-
-
 def parse_ref(repo_id: str, revision: str | None, version: int | None) -> KernelRef:
     """Read what a call asks for.
 
@@ -424,7 +359,7 @@ def _recall(key: object) -> ModuleType | None:
 def _load_path(
     path: Path,
     backend: BackendKind | None,
-    clock: _Clock,
+    clock: Clock,
     *,
     check_arch: bool,
     key: object = None,
@@ -434,7 +369,7 @@ def _load_path(
 
     variant = choose_local(path, backend=backend, check_arch=check_arch)
     clock.lap("choose")
-    kernel = _import(variant, None)
+    kernel = import_variant(variant, None)
     clock.lap("import")
     if key is not None and repo is not None:
         _remembered[key] = _Remembered(
@@ -477,8 +412,3 @@ def _install(chosen: Chosen, settings: Settings) -> VariantDir:
     from kernels.install import install
 
     return install(Store(settings.cache), chosen.wanted, settings.state, have=chosen.have)
-
-
-def _import(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKernel:
-    module = importer.load(variant)
-    return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

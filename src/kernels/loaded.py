@@ -1,0 +1,97 @@
+"""What a load gives: the kernels of this process, where they came from, and how long each step took."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernels import importer
+
+if TYPE_CHECKING:
+    from kernel_spec.metadata import Metadata
+    from kernels.importer import VariantDir
+
+
+class RepoInfo(NamedTuple):
+    """Where a loaded kernel came from: the repository's id and the commit."""
+
+    repo_id: str
+    revision: str
+
+
+class LoadedKernel(NamedTuple):
+    """A kernel of this process; ``repo_info`` is None where it came from a path."""
+
+    metadata: Metadata
+    module: ModuleType
+    repo_info: RepoInfo | None
+
+
+class Phase(NamedTuple):
+    """One step of a load and how many seconds it took."""
+
+    name: str
+    seconds: float
+
+
+class LoadTrace(NamedTuple):
+    """What a load did.
+
+    Attributes:
+        kernel: the loaded kernel.
+        path: the directory that it was imported from.
+        source: the URL of the hub, or the path that stood in for it.
+        downloaded: whether the variant was not in the cache before.
+        phases: the steps in order: ``prepare``, ``locate``, ``choose``, ``trust``, ``install``,
+            ``import``; a kernel from a path has no ``locate``, ``trust`` and ``install``.
+    """
+
+    kernel: LoadedKernel
+    path: Path
+    source: str
+    downloaded: bool
+    phases: tuple[Phase, ...]
+
+    @property
+    def module(self) -> ModuleType:
+        """The kernel's module."""
+        return self.kernel.module
+
+    @property
+    def seconds(self) -> float:
+        """How long the whole load took."""
+        return sum(phase.seconds for phase in self.phases)
+
+
+class Clock:
+    """Measures the steps of a story."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.phases: list[Phase] = []
+
+    def lap(self, name: str) -> None:
+        """End a step."""
+        now = time.perf_counter()
+        self.phases.append(Phase(name, now - self._last))
+        self._last = now
+
+
+_kernels: dict[str, LoadedKernel] = {}
+
+
+def get_loaded_kernels() -> list[LoadedKernel]:
+    """List the kernels that this process has loaded, in the order of their loading."""
+    return list(_kernels.values())
+
+
+def import_variant(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKernel:
+    """Import a verified variant and list it among the kernels of this process.
+
+    Raises:
+        As :func:`kernels.importer.load`.
+    """
+    module = importer.load(variant)
+    return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

@@ -67,8 +67,8 @@ def choose_variant(
                 return Chosen(wanted=wanted, installed=found, have={})
             continue
         if isinstance(found, Damage):
-            _report_damage(wanted, found, settings)
-        if settings.offline:
+            _report_damage(wanted, found, settings, on_disk=located.on_disk)
+        if settings.offline and not located.on_disk:
             judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
             continue
         data = fetch_metadata(wanted)
@@ -109,8 +109,8 @@ def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Me
         return None
 
 
-def _report_damage(wanted: Wanted, damage: Damage, settings: Settings) -> None:
-    if settings.offline:
+def _report_damage(wanted: Wanted, damage: Damage, settings: Settings, *, on_disk: bool) -> None:
+    if settings.offline and not on_disk:
         raise IntegrityError(
             f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
             "HF_HUB_OFFLINE forbids repairing it from the hub: load it once with the network on, "

@@ -6,6 +6,7 @@ KERNELS_HUB           hubs, separated by blanks, each ``[owner,owner=]URL``
 KERNELS_REF_TTL       seconds for which a hub's answer counts as fresh; default 600
 LOCAL_KERNELS         ``owner/name=path`` entries, separated by colons
 HF_HOME               default ``$XDG_CACHE_HOME/huggingface``
+HF_HUB_CACHE          the published client's cache; default ``$HF_HOME/hub``
 HF_ENDPOINT           the hub where KERNELS_HUB names none
 HF_HUB_OFFLINE        never ask a hub
 HF_HUB_DISABLE_TELEMETRY, DISABLE_TELEMETRY, DO_NOT_TRACK
@@ -37,6 +38,7 @@ VARIABLES = (
     "KERNELS_REF_TTL",
     "LOCAL_KERNELS",
     "HF_HOME",
+    "HF_HUB_CACHE",
     "HF_ENDPOINT",
     "HF_HUB_OFFLINE",
     "HF_HUB_DISABLE_TELEMETRY",
@@ -73,6 +75,7 @@ class Settings(NamedTuple):
         overrides: the path that stands for a repository, by id.
         config: where lasting consent is kept.
         state: where receipts of an unwritable cache are kept.
+        snapshots: where the published client may have left kernels.
     """
 
     cache: Path
@@ -84,6 +87,7 @@ class Settings(NamedTuple):
     overrides: Mapping[str, Path]
     config: Path
     state: Path
+    snapshots: tuple[Path, ...]
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -97,8 +101,9 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         env, "HF_HOME", _directory(env, "XDG_CACHE_HOME", _home(env, ".cache")) / "huggingface"
     )
     endpoint = (env.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
+    cache = _directory(env, "KERNELS_CACHE", hf_home / "kernels")
     return Settings(
-        cache=_directory(env, "KERNELS_CACHE", hf_home / "kernels"),
+        cache=cache,
         hubs=parse_hubs(env.get("KERNELS_HUB", "")) or (HubAddress(endpoint),),
         token_hub=endpoint,
         ref_ttl=_seconds(env, "KERNELS_REF_TTL", DEFAULT_REF_TTL),
@@ -110,6 +115,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         overrides=parse_overrides(env.get("LOCAL_KERNELS", "")),
         config=_directory(env, "XDG_CONFIG_HOME", _home(env, ".config")) / "kernels",
         state=_directory(env, "XDG_STATE_HOME", _home(env, ".local/state")) / "kernels",
+        snapshots=(cache, _directory(env, "HF_HUB_CACHE", hf_home / "hub")),
     )
 
 

@@ -58,6 +58,7 @@ class Located(NamedTuple):
         refs: the branches and tags, or None where a full commit made them needless.
         stamp: the value of the hub's refs when they were read, for a directory hub.
         expires: until when this holds, in seconds since 1970, for any other hub.
+        on_disk: whether the hub can be read offline, because it is a snapshot on this disk.
     """
 
     ref: KernelRef
@@ -68,6 +69,7 @@ class Located(NamedTuple):
     refs: Refs | None = None
     stamp: tuple[int, ...] | None = None
     expires: float = float("inf")
+    on_disk: bool = False
 
 
 def locate(
@@ -91,6 +93,22 @@ def locate(
         RepoNotFoundError: no hub has the repository.
         RevisionNotFoundError: the repository has no such version, branch, tag or commit.
     """
+    try:
+        return _locate(ref, settings, refresh=refresh, user_agent=user_agent)
+    except NotCachedError:
+        if (located := _locate_snapshot(ref, settings)) is None:
+            raise
+        _announce(located)
+        return located
+
+
+def _locate(
+    ref: KernelRef,
+    settings: Settings,
+    *,
+    refresh: bool,
+    user_agent: str | Mapping[str, str] | None,
+) -> Located:
     store = Store(settings.cache)
     hubs = open_hubs(ref.repo, settings, user_agent=user_agent)
     if ref.revision is not None and COMMIT.fullmatch(ref.revision):
@@ -108,7 +126,7 @@ def locate(
         raise _not_cached(ref)
     if skipped and not refresh:
         # "Not there" may have come from records: make sure.
-        return locate(ref, settings, refresh=True, user_agent=user_agent)
+        return _locate(ref, settings, refresh=True, user_agent=user_agent)
     raise RepoNotFoundError(
         str(ref.repo),
         [hub.url for hub in hubs],
@@ -211,6 +229,27 @@ def _locate_commit(
         [hub.url for hub in hubs],
         similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
     )
+
+
+def _locate_snapshot(ref: KernelRef, settings: Settings) -> Located | None:
+    """Find a kernel among the snapshots that the published client left, or None."""
+    from kernels.snapshots import SnapshotHub
+
+    url = next((hub.url for hub in hubs_of(settings, ref.repo.owner)), "")
+    for hub in (SnapshotHub(url, cache) for cache in settings.snapshots):
+        try:
+            refs = hub.read_refs(ref.repo)
+            if ref.revision is not None and COMMIT.fullmatch(ref.revision):
+                taken, commit = f"commit {ref.revision}", ref.revision
+            else:
+                taken, commit = _choose_commit(hub, ref, refs, Store(settings.cache), settings)
+        except (RepoNotFoundError, RevisionNotFoundError):
+            continue
+        if files := hub.read_tree(ref.repo, commit):
+            return Located(
+                ref=ref, hub=hub, commit=commit, taken=taken, files=files, refs=refs, on_disk=True
+            )
+    return None
 
 
 def _locate_on(

@@ -1,0 +1,134 @@
+"""Reads, and never writes, the snapshots that the published client left in its cache.
+
+::
+
+    <cache>/kernels--<owner>--<name>/
+        refs/<name>                              one line: the commit
+        snapshots/<commit>/build/<variant>/...   links to ../../blobs/<etag>
+
+An etag is the git blob id (40 hex digits) or the sha256 (64) of the bytes, so that a file is
+verified like any other while it is copied; one that is not such a link promises nothing and is
+left out. Offline, such a snapshot stands in for the hub that it came from. Source: "Understand
+caching" in the documentation of huggingface_hub.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_spec.errors import FormatError
+from kernel_spec.metadata import FILE_NAME, parse_metadata
+from kernel_spec.names import COMMIT, RepoId
+from kernel_spec.wire import Organization, Ref, Refs, TreeFile
+from kernels.errors import HubUnreachableError, RepoNotFoundError
+from kernels.hub import BUILD_FOLDER, CHUNK_BYTES
+
+_ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
+
+
+class SnapshotHub(NamedTuple):
+    """The snapshots of one cache, as the hub that they came from.
+
+    Attributes:
+        url: the URL of that hub; trust is a matter of the hub, not of the cache.
+        cache: the directory that holds ``kernels--<owner>--<name>``.
+    """
+
+    url: str
+    cache: Path
+    is_directory: bool = False
+
+    def read_refs(self, repo: RepoId) -> Refs:
+        """See :class:`kernels.hub.Hub`.
+
+        The client writes no ref for a version that it resolved by itself; its branch is then that
+        of the latest snapshot whose metadata names the version.
+        """
+        folder = self._folder(repo)
+        refs = self._versions(folder / "snapshots")
+        for path in sorted((folder / "refs").rglob("*")):
+            commit = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+            if COMMIT.fullmatch(commit):
+                refs[path.relative_to(folder / "refs").as_posix()] = commit
+        return Refs(branches=tuple(Ref(name, refs[name]) for name in sorted(refs)), tags=())
+
+    def read_tree(
+        self, repo: RepoId, commit: str, below: str = BUILD_FOLDER
+    ) -> tuple[TreeFile, ...]:
+        """See :class:`kernels.hub.Hub`; lists the variants whose module is there."""
+        root = self._folder(repo) / "snapshots" / commit
+        files = [
+            file
+            for path in sorted((root / below).rglob("*"))
+            if (file := _tree_file(root, path)) is not None
+        ]
+        whole = {
+            "/".join(file.path.split("/")[:2])
+            for file in files
+            if file.path.endswith("/__init__.py")
+        }
+        return tuple(file for file in files if "/".join(file.path.split("/")[:2]) in whole)
+
+    def find_commit(self, repo: RepoId, revision: str) -> str | None:
+        """See :class:`kernels.hub.Hub`."""
+        found = [p.name for p in (self._folder(repo) / "snapshots").glob(f"{revision}*")]
+        return found[0] if len(found) == 1 else None
+
+    def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
+        """See :class:`kernels.hub.Hub`."""
+        path = self._folder(repo) / "snapshots" / commit / file.path
+        try:
+            with path.open("rb") as source:
+                while chunk := source.read(CHUNK_BYTES):
+                    yield chunk
+        except OSError as err:
+            raise HubUnreachableError(self.url, f"{path} cannot be read: {err.strerror}.") from err
+
+    def read_organization(self, owner: str) -> Organization | None:
+        """See :class:`kernels.hub.Hub`: a cache cannot tell."""
+        raise HubUnreachableError(self.url, f"offline: {self.url} cannot be asked about {owner}.")
+
+    def stamp(self, repo: RepoId) -> tuple[int, ...] | None:
+        """See :class:`kernels.hub.Hub`."""
+        del repo
+        return None
+
+    def find_similar(self, repo: RepoId) -> tuple[str, ...]:
+        """See :class:`kernels.hub.Hub`."""
+        del repo
+        return ()
+
+    def _versions(self, folder: Path) -> dict[str, str]:
+        found = {}
+        snapshots = [path for path in folder.glob("*") if COMMIT.fullmatch(path.name)]
+        for snapshot in sorted(snapshots, key=lambda path: (path.stat().st_mtime_ns, path.name)):
+            for path in snapshot.glob(f"{BUILD_FOLDER}/*/{FILE_NAME}"):
+                try:
+                    found[f"v{parse_metadata(path.read_bytes()).version}"] = snapshot.name
+                except (OSError, FormatError):
+                    continue
+        return found
+
+    def _folder(self, repo: RepoId) -> Path:
+        folder = self.cache / f"kernels--{repo.owner}--{repo.name}"
+        if not folder.is_dir():
+            raise RepoNotFoundError(str(repo), [self.url])
+        return folder
+
+
+def _tree_file(root: Path, path: Path) -> TreeFile | None:
+    """Return the file at a link into ``blobs``; None for anything else."""
+    if not path.is_symlink():
+        return None
+    blob = path.readlink()
+    if blob.parent.name != "blobs" or _ETAG.fullmatch(blob.name) is None or not path.is_file():
+        return None
+    return TreeFile(
+        path=path.relative_to(root).as_posix(),
+        size=path.stat().st_size,
+        oid=blob.name if len(blob.name) == 40 else "0" * 40,
+        sha256=blob.name if len(blob.name) == 64 else None,
+    )

@@ -1,0 +1,96 @@
+"""Offline, a cache that the published client filled gives the same kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+
+import pytest
+
+import kernels
+from kernel_spec.errors import IntegrityError
+from kernels import trust
+from kernels.errors import NotCachedError, TrustError
+
+COMMIT = "c0ffee" + "0" * 34
+OTHER = "f00d" + "0" * 36
+
+
+def fill(cache, variant, commit=COMMIT):
+    """Lay out a variant as huggingface_hub does; large files go by sha256, others by git blob id."""
+    repo = cache / "kernels--acme--toy"
+    place = repo / "snapshots" / commit / "build" / "torch-cpu"
+    place.mkdir(parents=True)
+    (repo / "blobs").mkdir(exist_ok=True)
+    for path in variant.iterdir():
+        data = path.read_bytes()
+        blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        name = hashlib.sha256(data).hexdigest() if path.suffix == ".bin" else blob
+        (repo / "blobs" / name).write_bytes(data)
+        (place / path.name).symlink_to(f"../../../../blobs/{name}")
+    return repo
+
+
+@pytest.fixture(params=["hub", "kernels"])
+def repo(request, environment, make_variant, monkeypatch):
+    monkeypatch.setenv("KERNELS_HUB", "https://hub.corp")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    trusted = [trust.TrustedOwner("acme", "https://hub.corp")]
+    trust.write_trusted(environment / "home/.config/kernels", trusted)
+    variant = make_variant(environment / "v", {"__init__.py": "VALUE = 4\n", "data.bin": b"\0\1"})
+    if request.param == "kernels":
+        return fill(environment / "cache", variant)
+    monkeypatch.setenv("HF_HUB_CACHE", str(environment / "hf"))
+    return fill(environment / "hf", variant)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"version": 1}, {"revision": COMMIT}, {"revision": COMMIT[:8]}]
+)
+def test_a_snapshot_stands_in_for_its_hub(repo, arguments):
+    assert kernels.get_kernel("acme/toy", **arguments).VALUE == 4
+
+
+def test_a_named_ref_is_found(repo):
+    (repo / "refs" / "feature").mkdir(parents=True)
+    (repo / "refs" / "feature" / "x").write_text(COMMIT)
+    assert kernels.get_kernel("acme/toy", revision="feature/x").VALUE == 4
+    with pytest.raises(NotCachedError):
+        kernels.get_kernel("acme/toy", revision="other")
+    with pytest.raises(NotCachedError):
+        kernels.get_kernel("acme/toy", version=2)
+
+
+def test_the_latest_snapshot_of_a_version_is_taken(repo, make_variant, environment):
+    fill(repo.parent, make_variant(environment / "v2", {"__init__.py": "VALUE = 5\n"}), OTHER)
+    assert kernels.get_kernel("acme/toy", version=1).VALUE == 5
+
+
+def test_a_changed_blob_is_refused_and_the_snapshot_never_written(repo):
+    before = sorted(path for path in repo.rglob("*"))
+    for blob in (repo / "blobs").iterdir():
+        if blob.read_bytes().startswith(b"VALUE"):
+            blob.write_text("VALUE = 9\n")
+    with pytest.raises(IntegrityError, match=r"__init__\.py"):
+        kernels.get_kernel("acme/toy")
+    assert sorted(path for path in repo.rglob("*")) == before
+
+
+def test_a_file_that_promises_nothing_is_left_out(repo):
+    place = repo / "snapshots" / COMMIT / "build" / "torch-cpu"
+    (place / "__init__.py").unlink()
+    (place / "__init__.py").write_text("raise SystemExit\n")
+    with pytest.raises(NotCachedError):
+        kernels.get_kernel("acme/toy")
+
+
+def test_metadata_alone_is_no_variant(repo):
+    (repo / "snapshots" / COMMIT / "build" / "torch-cpu" / "__init__.py").unlink()
+    assert not kernels.has_kernel("acme/toy")
+
+
+def test_who_was_never_asked_for_is_not_trusted(repo, environment):
+    shutil.rmtree(environment / "home/.config")
+    with pytest.raises(TrustError, match="was never asked"):
+        kernels.get_kernel("acme/toy")
+    assert kernels.get_kernel("acme/toy", trust_remote_code=True).VALUE == 4

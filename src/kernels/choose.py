@@ -102,10 +102,7 @@ def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Me
     try:
         return parse_metadata(data)
     except MetadataError as err:
-        if {fault.kind for fault in err.faults} != {"unknown-backend"}:
-            raise
-        log.logger().warning("%s: %s is passed over: %s", judge.what, accepted.name, err)
-        judge.skip(accepted, Reason("metadata", "is for a backend that this client does not know"))
+        judge.pass_over(accepted, data, err)
         return None
 
 

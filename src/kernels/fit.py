@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
-from kernel_spec.errors import UsageError
+from kernel_spec.errors import MetadataError, UsageError
 from kernel_spec.metadata import Metadata
 from kernel_spec.system import System
+from kernels import log
 from kernels._version import __version__
 from kernels.errors import ClientTooOldError, DeviceError, NoVariantError
 from kernels.system import describe, detect_devices
@@ -18,7 +20,7 @@ _BACKEND_WORDS = {"npu": BackendKind.CANN, **{kind.value: kind for kind in Backe
 
 
 class _Unfit(NamedTuple):
-    metadata: Metadata
+    needed: tuple[int, int, int] | None
     reason: Reason
 
 
@@ -59,7 +61,7 @@ class Judge:
             self.system = detect_devices(self.system) if not self.system.devices else self.system
             reason = judge_devices(metadata, self.system)
         if reason is not None:
-            self._unfit[accepted.name] = _Unfit(metadata, reason)
+            self._unfit[accepted.name] = _Unfit(metadata.minver, reason)
         return reason is None
 
     def skip(self, accepted: Accepted, reason: Reason) -> None:
@@ -69,6 +71,21 @@ class Judge:
             for d in self.decisions
         )
 
+    def pass_over(self, accepted: Accepted, data: bytes, err: MetadataError) -> None:
+        """Pass over a variant whose metadata is of a later time; raise where it is just wrong.
+
+        Raises:
+            MetadataError: ``err``, in any other case but a backend that does not exist yet.
+        """
+        needed = needed_client(data)
+        if needed is not None and needed > client_version():
+            self._unfit[accepted.name] = _Unfit(needed, _client_reason(needed))
+            return
+        if {fault.kind for fault in err.faults} != {"unknown-backend"}:
+            raise err
+        log.logger().warning("%s: %s is passed over: %s", self.what, accepted.name, err)
+        self.skip(accepted, Reason("metadata", "is for a backend that this client does not know"))
+
     def error(self, hint: str = "") -> NoVariantError | ClientTooOldError | DeviceError:
         """Return the error that says why none was taken."""
         unfit = self._unfit
@@ -77,7 +94,7 @@ class Judge:
             name = next(iter(unfit))
             if all(entry.reason.kind == "client" for entry in unfit.values()):
                 return ClientTooOldError(
-                    f"{self.what} ({name})", _dotted(first.metadata.minver), __version__
+                    f"{self.what} ({name})", _dotted(first.needed), __version__
                 )
             lines = [f"  {known}: {entry.reason}" for known, entry in unfit.items()]
             return DeviceError(
@@ -103,9 +120,11 @@ def judge_client(metadata: Metadata) -> Reason | None:
     """Return why this client is too old for a variant, or None."""
     if metadata.minver is None or metadata.minver <= client_version():
         return None
-    return Reason(
-        "client", f"needs kernels {_dotted(metadata.minver)} or later, this is {__version__}"
-    )
+    return _client_reason(metadata.minver)
+
+
+def _client_reason(needed: tuple[int, int, int]) -> Reason:
+    return Reason("client", f"needs kernels {_dotted(needed)} or later, this is {__version__}")
 
 
 def judge_devices(metadata: Metadata, system: System) -> Reason | None:
@@ -118,6 +137,16 @@ def judge_devices(metadata: Metadata, system: System) -> Reason | None:
     if not unfit:
         return None
     return Reason("arch", f"built for {', '.join(metadata.archs)}, not for {', '.join(unfit)}")
+
+
+def needed_client(data: bytes) -> tuple[int, int, int] | None:
+    """Return the client that a metadata document asks for, even where the rest cannot be read."""
+    try:
+        text = json.loads(data)["kernels-minver"]
+        major, minor, patch = map(int, text.split("."))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return major, minor, patch
 
 
 def client_version() -> tuple[int, int, int]:

@@ -102,7 +102,7 @@ def get_kernel(
     key: object = None
     if not refresh:
         consent = (
-            trust_remote_code if isinstance(trust_remote_code, bool) else _frozen(trust_remote_code)
+            trust_remote_code if isinstance(trust_remote_code, bool) else str(trust_remote_code)
         )
         key = (
             repo_id,
@@ -337,10 +337,6 @@ def forget() -> None:
     """Forget every remembered answer, so that the next call looks again; modules stay loaded."""
     _remembered.clear()
     answers.forget()
-
-
-def _frozen(consent: Collection[str]) -> object:
-    return consent if isinstance(consent, str) else frozenset(consent)
 
 
 def _recall(key: object) -> ModuleType | None:

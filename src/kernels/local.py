@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide
-from kernel_spec.errors import VariantNameError
+from kernel_spec.errors import MetadataError, VariantNameError
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.variant import parse_variant
 from kernels.errors import NotAKernelError, NoVariantError
@@ -46,7 +46,12 @@ def choose_local(path: Path, *, backend: BackendKind | None, check_arch: bool = 
         return variant
     judge = Judge(str(path), detect(), list(places), backend)
     for accepted in judge.fitting:
-        variant = verify_local(places[accepted.name])
+        place = places[accepted.name]
+        try:
+            variant = verify_local(place)
+        except MetadataError as err:
+            judge.pass_over(accepted, (place / FILE_NAME).read_bytes(), err)
+            continue
         if judge.accepts(accepted, variant.metadata, check_arch=check_arch):
             return variant
     raise judge.error()

@@ -40,7 +40,7 @@ def detect() -> System:
         python=MajorMinor(*sys.version_info[:2]),
         tvm_ffi=_detect_tvm_ffi(),
         macos=_detect_macos(),
-        free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
+        free_threaded="free-threading" in sys.version,
         glibc=_detect_glibc(),
     )
 

@@ -67,11 +67,11 @@ def consented(repo: RepoId, consent: Consent) -> bool:
     """Say whether the caller consents to run the code of a repository.
 
     Raises:
-        TrustError: ``consent`` is a text; a list of repository ids is meant.
+        TrustError: ``consent`` is neither; a text would consent to every part of itself.
     """
     if isinstance(consent, bool):
         return consent
-    if isinstance(consent, str):
+    if isinstance(consent, str) or not isinstance(consent, Collection):
         raise TrustError(
             str(repo),
             f"trust_remote_code: expected True, False or a list of ids, found {consent!r}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import kernels
+from kernel_spec import directory
 from kernel_spec.backend import BackendKind
-from kernel_spec.errors import FormatError, UsageError
+from kernel_spec.errors import FormatError, MetadataError, UsageError
+from kernel_spec.names import RepoId
 from kernels.errors import (
     CacheError,
     ClientTooOldError,
@@ -151,6 +154,67 @@ def test_a_variant_from_the_future_gives_way_to_the_next_one(publisher, make_var
     make_variant(build / "torch-cpu", minver=(99, 1, 0))
     make_variant(build / "torch-universal", {"__init__.py": "VALUE = 3\n"})
     assert kernels.get_local_kernel(tmp_path / "project").VALUE == 3
+
+
+def future(variant, **changes):
+    """Make a variant's metadata one of a later time."""
+    document = json.loads((variant / "metadata.json").read_text())
+    (variant / "metadata.json").write_text(json.dumps({**document, **changes}))
+
+
+def publish_project(publisher, project):
+    paths = {
+        path.relative_to(project).as_posix(): path for path in project.rglob("*") if path.is_file()
+    }
+    directory.publish(publisher.hub, RepoId("acme", "toy"), paths, branch="v1", parent=None)
+
+
+def test_metadata_of_a_form_that_does_not_exist_yet_names_the_client_too(
+    publisher, make_variant, tmp_path
+):
+    variant = make_variant(tmp_path / "p" / "build" / "torch-cpu")
+    future(variant, backend=["cpu", "cuda"], **{"kernels-minver": "9.0.0"})
+    publish_project(publisher, tmp_path / "p")
+    for load in (
+        lambda: kernels.get_kernel("acme/toy"),
+        lambda: kernels.get_local_kernel(tmp_path / "p"),
+    ):
+        with pytest.raises(ClientTooOldError, match=r"9\.0\.0 or later"):
+            load()
+
+
+def test_a_backend_that_does_not_exist_yet_is_passed_over_with_a_warning(
+    publisher, make_variant, tmp_path, warnings_of
+):
+    future(make_variant(tmp_path / "p" / "build" / "torch-cpu"), backend={"type": "quantum"})
+    publish_project(publisher, tmp_path / "p")
+    for load in (
+        lambda: kernels.get_kernel("acme/toy"),
+        lambda: kernels.get_local_kernel(tmp_path / "p"),
+    ):
+        with pytest.raises(
+            NoVariantError, match="torch-cpu: is for a backend that this client does not know"
+        ):
+            load()
+    assert all("quantum" in line for line in warnings_of())
+    make_variant(tmp_path / "p" / "build" / "torch-universal", {"__init__.py": "VALUE = 6\n"})
+    assert kernels.get_local_kernel(tmp_path / "p").VALUE == 6
+
+
+def test_broken_metadata_is_not_passed_over(publisher, make_variant, tmp_path, cache):
+    future(make_variant(tmp_path / "p" / "build" / "torch-cpu"), version="one")
+    publish_project(publisher, tmp_path / "p")
+    with pytest.raises(MetadataError, match="version"):
+        kernels.get_kernel("acme/toy")
+    assert not (cache / "variants").exists()
+
+
+def test_a_variant_without_metadata_is_passed_over(publisher, make_variant, tmp_path):
+    variant = make_variant(tmp_path / "p" / "build" / "torch-cpu")
+    (variant / "metadata.json").unlink()
+    publish_project(publisher, tmp_path / "p")
+    with pytest.raises(NoVariantError, match=r"torch-cpu: has no metadata\.json"):
+        kernels.get_kernel("acme/toy")
 
 
 def test_an_unwritable_cache_names_the_path_and_the_variable(publisher, tmp_path, monkeypatch):

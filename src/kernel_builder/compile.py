@@ -182,7 +182,9 @@ def _write_ninja(
     rules = [
         Rule(
             name="cxx",
-            command=f"{compiler} $flags -MD -MF $depfile -c $in -o $out > $log 2>&1",
+            # An object has its name only when it is whole: what has the name is kept for later.
+            command=f"{compiler} $flags -MD -MF $depfile -c $in -o ${{out}}.part > $log 2>&1"
+            " && mv ${out}.part $out",
             description="$in",
         ),
         Rule(name="link", command="$command > $log 2>&1", description="link"),

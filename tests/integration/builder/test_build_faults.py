@@ -21,7 +21,7 @@ from kernel_builder.errors import (
     ToolchainError,
 )
 from kernel_builder.pipeline import build_project
-from kernel_builder.report import format_report
+from kernel_builder.report import Outcome, format_report
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.cpu import get_compiler
 
@@ -251,3 +251,21 @@ def test_a_build_that_is_stopped_leaves_what_was_there(
     # Nothing that the stopped build left is in the way of the next one.
     assert build_project(project, settings=settings).exit_code == 0
     assert tree(project) != before
+
+
+def test_two_builds_at_once_wait_for_each_other(kit: Kit, settings: Settings) -> None:
+    project = kit("add_stable")
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "XDG_CACHE_HOME": str(settings.cache.parent),
+    }
+    code = f"{_SLOW.rstrip()}.exit_code and sys.exit(1)"
+    command = [sys.executable, "-c", code, str(project)]
+    both = [subprocess.Popen(command, env=environ) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    assert [path.name for path in (project / "build").iterdir()] == [
+        "torch-stable-abi210-cpu-x86_64-linux"
+    ]
+    (again,) = build_project(project, settings=settings).variants
+    assert again.outcome is Outcome.UP_TO_DATE

@@ -60,7 +60,7 @@ def flags(
     unit: CompileUnit = UNIT,
     build: VariantBuild = BUILD,
     environment: Environment = ENVIRONMENT,
-    stage: Path = Path("/work/src"),
+    stage: Path = Path("/run/src"),
 ) -> tuple[str, ...]:
     return compile_flags(unit, build, environment, stage)
 
@@ -102,7 +102,7 @@ def test_the_root_of_a_project_does_not_shadow_standard_headers() -> None:
 
 def test_places_of_this_machine_are_mapped_away() -> None:
     found = flags()
-    for place in ("/site/torch=torch", "/usr/include/python3.11=python", "/work=."):
+    for place in ("/site/torch=torch", "/usr/include/python3.11=python", "/run=."):
         assert f"-ffile-prefix-map={place}" in found
 
 

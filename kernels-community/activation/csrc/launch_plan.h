@@ -18,7 +18,8 @@ enum class Form { kUnary, kGated };
 
 // `rows` rows of `cols` outputs each. Strides count elements. Row r of the output begins at
 // out + r * out_stride, that of the input at input + r * in_stride; within a row both are dense.
-struct LaunchPlan {
+// Hidden, because torch's Tensor is.
+struct __attribute__((visibility("hidden"))) LaunchPlan {
   Tensor out;
   Tensor input;
   int64_t rows;

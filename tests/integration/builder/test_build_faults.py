@@ -17,6 +17,7 @@ from kernel_builder.errors import (
     CheckError,
     CompileError,
     ImportCheckError,
+    LinkError,
     StorageError,
     ToolchainError,
 )
@@ -99,6 +100,17 @@ def test_a_forgotten_function_is_named(project: Path, settings: Settings) -> Non
     assert "add_one(torch::stable::Tensor&, torch::stable::Tensor const&)" in str(
         fail(project, settings, CheckError)
     )
+    assert tree(project) == before
+
+
+def test_objects_that_do_not_link(project: Path, settings: Settings) -> None:
+    before = tree(project)
+    for file in ("csrc/add_cpu.cpp", "torch-ext/torch_binding.cpp"):
+        source = project / file
+        source.write_text(source.read_text() + "int twice() { return 1; }\n")
+    error = str(fail(project, settings, LinkError))
+    assert "multiple definition of `twice()'" in error
+    assert "-Wl,--version-script" in error
     assert tree(project) == before
 
 

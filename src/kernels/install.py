@@ -138,8 +138,12 @@ def _download(wanted: Wanted, root: Path, have: Mapping[str, bytes]) -> dict[str
         return dict(map(fetch, files))
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="kernels-download") as pool:
+    pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="kernels-download")
+    try:
         return dict(pool.map(fetch, files))
+    finally:
+        # After an error or an interrupt, what has not begun never begins.
+        pool.shutdown(cancel_futures=True)
 
 
 def is_counted_or_named(path: str) -> bool:

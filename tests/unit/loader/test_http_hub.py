@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 
 import httpx2
@@ -204,6 +205,23 @@ def test_other_bytes_than_the_listing_promises_are_refused(web, commit, cache, b
     with pytest.raises(IntegrityError, match=r"a\.py"):
         kernels.get_kernel("acme/toy")
     assert not (cache / "variants").exists()
+
+
+def test_a_failed_download_does_not_go_on_with_the_other_files(web, publisher):
+    files = {f"f{number:02}.py": "" for number in range(60)}
+    publisher.publish("acme/toy", variants={"torch-cpu": {"__init__.py": "", **files}})
+
+    def fault(path):
+        if path.endswith("f00.py"):
+            return 403, {}, b""
+        if ".py" in path:
+            threading.Event().wait(0.02)
+        return None
+
+    web.fault = fault
+    with pytest.raises(HubAccessError, match=r"f00\.py"):
+        kernels.get_kernel("acme/toy")
+    assert sum(".py" in request for request in web.requests) < 40
 
 
 def test_what_is_no_hub_is_named(web, commit):

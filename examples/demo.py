@@ -41,18 +41,20 @@ def main() -> None:
     """Build, publish, load."""
     hub = OUTPUT / "hub"
     cache = OUTPUT / "kernels-cache"
-    for made_by_an_earlier_run in (hub, cache):
+    builder_cache = OUTPUT / "builder-cache"
+    for made_by_an_earlier_run in (hub, cache, builder_cache):
         shutil.rmtree(made_by_an_earlier_run, ignore_errors=True)
     OUTPUT.mkdir(exist_ok=True)
     env = {
         **{key: value for key, value in os.environ.items() if key != "LOCAL_KERNELS"},
         "KERNELS_HUB": hub.as_uri(),
         "KERNELS_CACHE": str(cache),
+        "XDG_CACHE_HOME": str(builder_cache),
     }
     seconds: dict[str, float] = {}
-    for number, name in enumerate(KERNELS, 1):
+    for name in KERNELS:
         seconds[f"build {name}"] = run(
-            f"{number}. Build {name} from source",
+            f"Build {name} from source",
             "kernel-builder",
             "build",
             f"kernels-community/{name}",
@@ -60,21 +62,21 @@ def main() -> None:
         )
     for name in KERNELS:
         seconds[f"publish {name}"] = run(
-            f"3. Publish {name} to a folder",
+            f"Publish {name} to a folder",
             "kernel-builder",
             "upload",
             f"kernels-community/{name}",
             env=env,
         )
     seconds["load and use, new process, empty cache"] = run(
-        "4. Load both in a new process with an empty cache",
+        "Load both in a new process with an empty cache",
         "python",
         "examples/demo_load.py",
         str(OUTPUT),
         env=env,
     )
     (OUTPUT / "demo.json").write_text(json.dumps({"seconds": seconds}, indent=2) + "\n")
-    print("\n5. What it took")
+    print("\nWhat it took")
     for step, took in seconds.items():
         print(f"  {step:<42}{took:8.2f} s")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -359,3 +360,22 @@ def test_nothing_is_left_in_the_temporary_folder(publisher, cache):
     publisher.publish("acme/toy")
     kernels.get_kernel("acme/toy")
     assert list((cache / "tmp").iterdir()) == []
+
+
+def test_threads_that_call_at_once_share_one_install(publisher, cache):
+    publisher.publish("acme/toy")
+    barrier = threading.Barrier(6)
+    modules = []
+
+    def call() -> None:
+        barrier.wait()
+        modules.append(kernels.get_kernel("acme/toy"))
+
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(modules) == 6
+    assert len(set(modules)) == 1
+    assert len(list((cache / "variants").iterdir())) == 1

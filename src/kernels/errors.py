@@ -10,7 +10,7 @@
     ├── NoVariantError      (FileNotFoundError) nothing fits this system      .decisions
     ├── NotCachedError      (FileNotFoundError) offline, and not in the cache .repo_id
     ├── NotAKernelError     (FileNotFoundError) a path that holds no kernel   .path
-    ├── HubUnreachableError (ConnectionError)  no answer, 5xx or 429          .url .status
+    ├── HubUnreachableError (ConnectionError)  no answer, 5xx or 429          .url .status .retry_after
     ├── HubAccessError      (PermissionError)  401 or 403                     .url .status
     ├── CacheError          (OSError)          the cache cannot be written    .path
     ├── TrustError          (ValueError)       the publisher is not trusted   .repo_id
@@ -109,9 +109,17 @@ class NotAKernelError(KernelError, FileNotFoundError):
 class HubUnreachableError(KernelError, ConnectionError):
     """A hub gave no answer, or said that it cannot answer now (5xx, 429)."""
 
-    def __init__(self, url: str, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
         self.url = url
         self.status = status
+        self.retry_after = retry_after
         super().__init__(message)
 
 

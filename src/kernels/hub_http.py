@@ -215,7 +215,10 @@ def _refusal(
         limit = f" Try again in {wait} s." if wait else " Try again later."
         why = "the rate limit is reached" if status == 429 else "the hub has a fault"
         return HubUnreachableError(
-            hub, f"{hub} gave no answer ({status}: {why}) to {what}.{limit}", status=status
+            hub,
+            f"{hub} gave no answer ({status}: {why}) to {what}.{limit}",
+            status=status,
+            retry_after=_seconds(wait),
         )
     if repo is None and status == 404:
         return _EntryNotFoundError("", "", f"{what}: not found")
@@ -255,8 +258,15 @@ def _pause_of(response: Any, default: float | None) -> float | None:
     """Return the seconds until the next attempt; None where there is to be none."""
     if default is None:
         return None
-    try:
-        asked = float(response.headers.get("retry-after", default))
-    except ValueError:
+    asked = _seconds(response.headers.get("retry-after"))
+    if asked is None:
         return default
-    return max(asked, 0.0) if asked <= LONGEST_PAUSE else None
+    return asked if asked <= LONGEST_PAUSE else None
+
+
+def _seconds(text: str | None) -> float | None:
+    """Read ``Retry-After`` where it is a number; a date is left to the next attempt's pause."""
+    try:
+        return max(float(text), 0.0) if text is not None else None
+    except ValueError:
+        return None

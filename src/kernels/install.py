@@ -40,7 +40,8 @@ from kernels.verify import (
 )
 
 DOWNLOADS_AT_ONCE = 8
-ATTEMPTS = 3
+ATTEMPTS = 4
+LONGEST_PAUSE = 10.0
 QUIET_WAIT_SECONDS = 3.0
 
 
@@ -157,10 +158,11 @@ def _fetch_file(wanted: Wanted, file: TreeFile, path: Path, have: bytes | None) 
         chunks = [have] if have is not None else read_verified(wanted, file)
         try:
             _write(path, _hashing(chunks, sha256.update), executable=file.executable)
-        except HubUnreachableError:
-            if wanted.hub.is_directory or attempt == ATTEMPTS:
+        except HubUnreachableError as err:
+            pause = 0.3 * attempt if err.retry_after is None else err.retry_after
+            if wanted.hub.is_directory or attempt == ATTEMPTS or pause > LONGEST_PAUSE:
                 raise
-            time.sleep(0.2 * attempt)
+            time.sleep(pause)
         except OSError as err:
             if isinstance(err, KernelError):
                 raise

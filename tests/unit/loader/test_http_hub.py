@@ -207,6 +207,15 @@ def test_other_bytes_than_the_listing_promises_are_refused(web, commit, cache, b
     assert not (cache / "variants").exists()
 
 
+def test_a_rate_limit_is_waited_for_as_long_as_the_hub_asks(web, commit, monkeypatch):
+    slept = []
+    monkeypatch.setattr("kernels.install.time.sleep", slept.append)
+    limits = [(429, {"retry-after": "7"}, b""), (429, {"retry-after": "6"}, b"")]
+    web.fault = lambda path: limits.pop() if path.endswith("a.py") and limits else None
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    assert slept == [6, 7]
+
+
 def test_a_failed_download_does_not_go_on_with_the_other_files(web, publisher):
     files = {f"f{number:02}.py": "" for number in range(60)}
     publisher.publish("acme/toy", variants={"torch-cpu": {"__init__.py": "", **files}})

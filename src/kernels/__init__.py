@@ -8,10 +8,9 @@ this package are named tuples: to define a frozen dataclass takes half a millise
 as long, and what is imported here is imported by every process that uses a kernel.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from kernel_spec.compat import Accepted as VariantAccepted
 from kernel_spec.compat import Rejected as VariantRejected
+from kernel_spec.metadata import Metadata
 from kernels._version import __version__
 from kernels.load import (
     get_kernel,
@@ -21,9 +20,6 @@ from kernels.load import (
     install_kernel,
 )
 from kernels.loaded import LoadedKernel, RepoInfo, get_loaded_kernels
-
-if TYPE_CHECKING:
-    from kernel_spec.metadata import Metadata
 
 __all__ = [
     "LoadedKernel",
@@ -39,11 +35,3 @@ __all__ = [
     "has_kernel",
     "install_kernel",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "Metadata":
-        raise AttributeError(f"module 'kernels' has no attribute {name!r}")
-    from kernel_spec.metadata import Metadata
-
-    return Metadata

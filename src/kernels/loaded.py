@@ -7,10 +7,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernels import importer
+from kernel_spec.metadata import Metadata
 
 if TYPE_CHECKING:
-    from kernel_spec.metadata import Metadata
     from kernels.importer import VariantDir
 
 
@@ -93,5 +92,7 @@ def import_variant(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKer
     Raises:
         As :func:`kernels.importer.load`.
     """
+    from kernels import importer
+
     module = importer.load(variant)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

@@ -192,14 +192,31 @@ def _plan_backend(
     build: Build, sources: SourceSet, backend: BackendKind, host: Host
 ) -> VariantBuild | str:
     """Plan the variant of one backend, or say why there is none here."""
-    own = tuple(each for each in build.components if each.backend is backend)
+    components = components_of(build, backend)
     match build.framework:
         case TvmFfiFramework():
             return "needs TVM FFI, which this version cannot build for yet"
-        case TorchFramework() as framework if own:
-            return _plan_compiled(build, framework, sources, backend, own, host=host)
+        case TorchFramework() as framework if components:
+            return _plan_compiled(build, framework, sources, backend, components, host=host)
         case TorchFramework() | TorchNoarch():
             return _noarch(build, sources, backend)
+
+
+def components_of(build: Build, backend: BackendKind) -> tuple[Component, ...]:
+    """Return the components that go into the variant of a backend; none: it has no machine code.
+
+    Those of the CPU come along with every other backend's: torch's dispatcher picks by the device
+    of the tensors.
+    """
+    own = tuple(each for each in build.components if each.backend is backend)
+    if not own or backend is BackendKind.CPU or isinstance(build.framework, TorchNoarch):
+        return own
+    return own + tuple(each for each in build.components if each.backend is BackendKind.CPU)
+
+
+def current_op_id(build: Build, sources: SourceSet, backend: BackendKind) -> str:
+    """Return the op id that the variant of a backend gets from these sources."""
+    return make_op_id(build, sources, backend, components_of(build, backend))
 
 
 def _plan_compiled(
@@ -207,7 +224,7 @@ def _plan_compiled(
     framework: TorchFramework,
     sources: SourceSet,
     backend: BackendKind,
-    own: tuple[Component, ...],
+    components: tuple[Component, ...],
     *,
     host: Host,
 ) -> VariantBuild | str:
@@ -218,15 +235,12 @@ def _plan_compiled(
         return "needs torch (pip install torch)"
     if backend not in UNVERSIONED and backend not in host.toolkits:
         return f"needs a toolkit for {backend.value}, and none was found"
-    if backend is not BackendKind.CPU:
-        # torch's dispatcher picks by the tensor's device, so the CPU's ops come along.
-        own += tuple(each for each in build.components if each.backend is BackendKind.CPU)
-    abi = _stable_abi(framework, backend, _files_of(sources, framework, own))
+    abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
     refusal = _refuse_torch(framework, host.torch, abi)
     if refusal is not None:
         return refusal
     target = Backend(backend, host.toolkits.get(backend))
-    return _arch(build, framework, sources, target, own, abi=abi, host=host)
+    return _arch(build, framework, sources, target, components, abi=abi, host=host)
 
 
 def _files_of(

@@ -13,7 +13,7 @@ from kernel_builder.config.model import Build, TorchFramework, TorchNoarch, TvmF
 from kernel_builder.config.read import parse_build
 from kernel_builder.errors import ConfigError
 
-GOLDEN = Path(__file__).parent / "buildtoml"
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "buildtoml"
 VALID = sorted((GOLDEN / "valid").glob("*.toml"))
 INVALID = sorted((GOLDEN / "invalid").glob("*.toml"))
 

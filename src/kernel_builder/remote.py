@@ -1,0 +1,86 @@
+"""Where kernels are published: one Protocol, and the hub that an upload goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kernel_builder.commit_plan import CommitPlan, RemoteBranch
+from kernel_spec.errors import UsageError
+from kernel_spec.names import RepoId
+
+
+class Remote(Protocol):
+    """A hub that can be written to."""
+
+    @property
+    def url(self) -> str:
+        """The hub's URL."""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the hub is a folder."""
+
+    def read_refs(self, repo: RepoId) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Read the commits of branches and of tags, by name; both empty where there is no such repo."""
+
+    def read_branch(self, repo: RepoId, name: str, commit: str | None) -> RemoteBranch:
+        """Read what a branch holds; a commit of None means that it does not exist."""
+
+    def write_commit(
+        self, repo: RepoId, plan: CommitPlan, *, message: str, tags: tuple[str, ...]
+    ) -> str:
+        """Write one commit onto its parent, set tags on it, and return it.
+
+        Raises:
+            ConflictError: the branch has moved, or a tag stands elsewhere.
+        """
+
+
+def choose_hub(hubs: str | None, owner: str, default: str) -> str:
+    """Choose the hub of an owner from the text of ``KERNELS_HUB``.
+
+    The first hub that is bound to this owner is taken, else the first that is bound to nobody, else
+    the default.
+
+    Args:
+        hubs: ``[owner,owner=]URL`` entries with blanks between, or None.
+        owner: the owner of the repository.
+        default: the URL of the public hub.
+    """
+    free = None
+    for entry in (hubs or "").split():
+        owners, equals, url = entry.partition("=")
+        if not equals or "://" in owners:
+            owners, url = "", entry
+        if owner in owners.split(","):
+            return url
+        if not owners and free is None:
+            free = url
+    return free or default
+
+
+def open_remote(url: str, *, token_hub: str) -> Remote:
+    """Return the hub at a ``file://``, ``http://`` or ``https://`` URL; asks it nothing yet.
+
+    Args:
+        url: where the hub is.
+        token_hub: the only hub that the user's Hugging Face token is sent to.
+
+    Raises:
+        UsageError: no such URL.
+    """
+    scheme, separator, rest = url.partition("://")
+    match scheme.lower() if separator else "":
+        case "file":
+            from kernel_builder.remote_directory import open_directory_remote
+
+            return open_directory_remote(url)
+        case "http" | "https" if rest:
+            from kernel_builder.remote_http import HttpRemote
+
+            address = url.rstrip("/")
+            return HttpRemote(address, send_token=address == token_hub.rstrip("/"))
+        case _:
+            hint = f"; write file://{url}" if url.startswith("/") else ""
+            raise UsageError(f"--hub {url}: expected a file:///, https:// or http:// URL{hint}")

@@ -1,0 +1,84 @@
+"""Publishing to a directory hub: a folder with the layout of :mod:`kernel_spec.directory`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kernel_builder.commit_plan import CommitPlan, RemoteBranch
+from kernel_builder.errors import UploadError
+from kernel_spec import directory
+from kernel_spec.directory import DirectoryHub
+from kernel_spec.errors import UsageError
+from kernel_spec.names import RepoId
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRemote:
+    """A directory hub that is written to."""
+
+    hub: DirectoryHub
+
+    @property
+    def url(self) -> str:
+        """The hub's URL."""
+        return self.hub.root.as_uri()
+
+    @property
+    def is_directory(self) -> bool:
+        """It is a folder."""
+        return True
+
+    def read_refs(self, repo: RepoId) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Read the commits of branches and of tags, by name."""
+        if not directory.has_repository(self.hub, repo):
+            return {}, {}
+        refs = directory.read_refs(self.hub, repo)
+        return (
+            {ref.name: ref.commit for ref in refs.branches},
+            {ref.name: ref.commit for ref in refs.tags},
+        )
+
+    def read_branch(self, repo: RepoId, name: str, commit: str | None) -> RemoteBranch:
+        """Read what a branch holds."""
+        if commit is None:
+            return RemoteBranch(name=name, commit=None)
+        listing = directory.read_listing(self.hub, repo, commit)
+        return RemoteBranch(name=name, commit=commit, files=listing.files)
+
+    def write_commit(
+        self,
+        repo: RepoId,
+        plan: CommitPlan,
+        *,
+        message: str,  # noqa: ARG002  (a directory hub keeps none)
+        tags: tuple[str, ...],
+    ) -> str:
+        """Write one commit that holds the files of its parent as the plan changes them."""
+        parent = plan.branch.commit
+        files: dict[str, Path] = {file.path: file.place for file in (*plan.add, *plan.change)}
+        if parent is not None:
+            for path in plan.keep:
+                files[path] = directory.file_path(self.hub, repo, parent, path)
+        try:
+            return directory.publish(
+                self.hub, repo, files, branch=plan.branch.name, parent=parent, tags=tags
+            )
+        except OSError as err:
+            place = err.filename or self.hub.root
+            raise UploadError(f"{place}: cannot publish there ({err.strerror})") from err
+
+
+def open_directory_remote(url: str) -> DirectoryRemote:
+    """Return the directory hub at a ``file:///path`` URL.
+
+    Raises:
+        UsageError: the URL names another host, or no absolute path.
+    """
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path))
+    if parts.netloc not in ("", "localhost") or not path.is_absolute():
+        raise UsageError(f"--hub {url}: expected file:///absolute/path")
+    return DirectoryRemote(DirectoryHub(path))

@@ -183,11 +183,11 @@ def _write_ninja(
         Rule(
             name="cxx",
             # An object has its name only when it is whole: what has the name is kept for later.
-            command=f"{compiler} $flags -MD -MF $depfile -c $in -o ${{out}}.part > $log 2>&1"
+            command=f"{compiler} $flags -MD -MF $reads -c $in -o ${{out}}.part > $log 2>&1"
             " && mv ${out}.part $out",
             description="$in",
         ),
-        Rule(name="link", command="$command > $log 2>&1", description="link"),
+        Rule(name="link", command="$linker > $log 2>&1", description="link"),
     ]
     edges = [
         Edge(
@@ -196,7 +196,7 @@ def _write_ninja(
             inputs=(unit.source,),
             variables={
                 "flags": quote_flags(unit.flags),
-                "depfile": quote_flags([str(unit.built.with_suffix(".d"))]),
+                "reads": quote_flags([str(unit.built.with_suffix(".d"))]),
                 "log": quote_flags([str(unit.log)]),
             },
         )
@@ -208,7 +208,7 @@ def _write_ninja(
             outputs=(str(library),),
             rule="link",
             inputs=tuple(objects),
-            variables={"command": quote_flags(link), "log": quote_flags([str(log)])},
+            variables={"linker": quote_flags(link), "log": quote_flags([str(log)])},
         )
     )
     return format_ninja(rules, edges, builddir="../obj")

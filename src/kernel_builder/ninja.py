@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+# A variable of these names on an edge takes the place of what the rule says.
+_SETTINGS = frozenset({"command", "depfile", "deps", "description", "generator", "pool", "restat"})
+
 _NEEDS_ESCAPE = re.compile(r"[$: ]")
 
 
@@ -70,6 +73,9 @@ def format_ninja(rules: Iterable[Rule], edges: Iterable[Edge], *, builddir: str)
         rules: the ways to make files.
         edges: what to make.
         builddir: where Ninja keeps its own log.
+
+    Raises:
+        ValueError: a path with a line break, or a variable that would replace a rule's setting.
     """
     lines = ["ninja_required_version = 1.8", f"builddir = {escape_path(builddir)}"]
     for rule in rules:
@@ -79,5 +85,8 @@ def format_ninja(rules: Iterable[Rule], edges: Iterable[Edge], *, builddir: str)
         outputs = " ".join(escape_path(path) for path in edge.outputs)
         inputs = [escape_path(path) for path in edge.inputs]
         lines += ["", " ".join([f"build {outputs}: {edge.rule}", *inputs])]
+        clashing = sorted(_SETTINGS.intersection(edge.variables))
+        if clashing:
+            raise ValueError(f"variables of {edge.rule} that are settings: {', '.join(clashing)}")
         lines += [f"  {name} = {value}" for name, value in edge.variables.items()]
     return "\n".join([*lines, ""])

@@ -55,3 +55,9 @@ def test_paths_and_values_read_back(text: str) -> None:
 def test_a_path_with_a_line_break_is_refused() -> None:
     with pytest.raises(ValueError, match="line break"):
         escape_path("a\nb")
+
+
+def test_a_variable_that_would_replace_the_command_is_refused() -> None:
+    edge = Edge(outputs=("a",), rule="r", inputs=(), variables={"command": "true"})
+    with pytest.raises(ValueError, match="variables of r that are settings: command"):
+        format_ninja([], [edge], builddir=".")

@@ -45,7 +45,7 @@ _silent_until: dict[str, float] = {}
 
 def answer_of(hub: Hub, repo: RepoId, store: Store, settings: Settings, *, refresh: bool) -> Answer:
     """Return the refs of a repository on a hub: from memory, the record, or the hub."""
-    if hub.is_directory and not settings.offline and not refresh:
+    if hub.is_directory and not refresh:
         known = _directories.get((hub.url, repo, store))
         stamp = hub.stamp(repo)
         if known is not None and stamp is not None and known[0] == stamp:

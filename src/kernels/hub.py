@@ -1,4 +1,4 @@
-"""Access to hubs: one Protocol, and the hub that a URL of the settings names.
+"""What a hub is to the loader: one Protocol.
 
 A hub answers four questions about a repository (its refs, the files of a commit, the commit that
 a text means, the bytes of a file) and one about an owner. :mod:`kernels.hub_directory` reads
@@ -7,7 +7,7 @@ a folder, :mod:`kernels.hub_http` speaks the protocol of the public Hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol
 
 from kernel_spec.names import RepoId
@@ -65,29 +65,3 @@ class Hub(Protocol):
 
     def find_similar(self, repo: RepoId) -> tuple[str, ...]:
         """Return ids of repositories with a name like this one; empty where that costs too much."""
-
-
-def open_hub(
-    url: str,
-    *,
-    send_token: bool = False,
-    user_agent: str | Mapping[str, str] | None = None,
-    telemetry: bool = True,
-) -> Hub:
-    """Return the hub at a ``file://``, ``http://`` or ``https://`` URL; asks it nothing yet.
-
-    Args:
-        url: where the hub is.
-        send_token: whether the user's Hugging Face token may be sent there.
-        user_agent: what the calling library adds to the header of that name.
-        telemetry: whether that header may describe this machine.
-    """
-    if url.lower().startswith("file://"):
-        from kernels.hub_directory import open_directory_hub
-
-        return open_directory_hub(url)
-    from kernels.hub_http import HttpHub
-
-    return HttpHub(
-        url=url.rstrip("/"), send_token=send_token, user_agent=user_agent, telemetry=telemetry
-    )

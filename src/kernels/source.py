@@ -3,7 +3,8 @@
 The hubs of the settings are asked in their order; only a definite "there is no such repository"
 moves on to the next. What a hub said is remembered in the cache (one record per repository) and
 holds for ``KERNELS_REF_TTL`` seconds. A full commit id whose files are remembered needs no hub at
-all, and offline the records alone decide, however old they are.
+all. Offline the records alone decide, however old they are; a hub that is a folder needs no network
+and is read all the same.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from kernel_spec.names import COMMIT, SHORT_COMMIT, RepoId, choose_branch, versi
 from kernel_spec.wire import Refs, TreeFile
 from kernels import log
 from kernels.answers import answer_of
+from kernels.connect import open_hub
 from kernels.errors import (
     NotCachedError,
     RepoNotFoundError,
     RevisionNotFoundError,
     VersionNotFoundError,
 )
-from kernels.hub import BUILD_FOLDER, Hub, open_hub
+from kernels.hub import BUILD_FOLDER, Hub
 from kernels.settings import Settings, hubs_of
 from kernels.store import (
     Store,
@@ -58,7 +60,7 @@ class Located(NamedTuple):
         refs: the branches and tags, or None where a full commit made them needless.
         stamp: the value of the hub's refs when they were read, for a directory hub.
         expires: until when this holds, in seconds since 1970, for any other hub.
-        on_disk: whether the hub can be read offline, because it is a snapshot on this disk.
+        on_disk: whether the hub can be read offline: it is a folder, or a snapshot on this disk.
     """
 
     ref: KernelRef
@@ -122,7 +124,7 @@ def _locate(
             continue
         _announce(located)
         return located
-    if settings.offline:
+    if any(reach(hub, ref.repo, settings).offline for hub in hubs):
         raise _not_cached(ref)
     if skipped and not refresh:
         # "Not there" may have come from records: make sure.
@@ -149,6 +151,13 @@ def open_hubs(
     )
 
 
+def reach(hub: Hub, repo: RepoId, settings: Settings) -> Settings:
+    """Return the settings as they hold for one hub: reading a folder that is there needs no network."""
+    if settings.offline and hub.is_directory and hub.stamp(repo) is not None:
+        return settings._replace(offline=False)
+    return settings
+
+
 def tree_of(hub: Hub, repo: RepoId, commit: str, settings: Settings) -> tuple[TreeFile, ...]:
     """Return the files below ``build/`` of a commit, from the cache or else from the hub.
 
@@ -158,7 +167,7 @@ def tree_of(hub: Hub, repo: RepoId, commit: str, settings: Settings) -> tuple[Tr
     store = Store(settings.cache)
     files = read_tree(store, hub.url, repo, commit)
     if files is None:
-        if settings.offline:
+        if reach(hub, repo, settings).offline:
             raise _not_cached(KernelRef(repo, revision=commit))
         files = hub.read_tree(repo, commit, BUILD_FOLDER)
         write_tree(store, hub.url, repo, commit, files)
@@ -196,11 +205,12 @@ def read_refs(
     store = Store(settings.cache)
     hubs = open_hubs(repo, settings, user_agent=user_agent)
     for hub in hubs:
+        here = reach(hub, repo, settings)
         try:
-            return hub, answer_of(hub, repo, store, settings, refresh=not settings.offline).refs
+            return hub, answer_of(hub, repo, store, here, refresh=not here.offline).refs
         except RepoNotFoundError:
             continue
-    if settings.offline:
+    if any(reach(hub, repo, settings).offline for hub in hubs):
         raise _not_cached(KernelRef(repo))
     raise RepoNotFoundError(
         str(repo),
@@ -215,19 +225,32 @@ def _locate_commit(
     for hub in hubs:
         files = read_tree(store, hub.url, ref.repo, commit)
         if files is not None:
-            return Located(ref=ref, hub=hub, commit=commit, taken=f"commit {commit}", files=files)
-    if settings.offline:
-        raise _not_cached(ref)
+            return _located_commit(ref, hub, commit, files)
     for hub in hubs:
+        if reach(hub, ref.repo, settings).offline:
+            continue
         try:
             files = tree_of(hub, ref.repo, commit, settings)
         except RepoNotFoundError:
             continue
-        return Located(ref=ref, hub=hub, commit=commit, taken=f"commit {commit}", files=files)
+        return _located_commit(ref, hub, commit, files)
+    if any(reach(hub, ref.repo, settings).offline for hub in hubs):
+        raise _not_cached(ref)
     raise RepoNotFoundError(
         str(ref.repo),
         [hub.url for hub in hubs],
         similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
+    )
+
+
+def _located_commit(ref: KernelRef, hub: Hub, commit: str, files: tuple[TreeFile, ...]) -> Located:
+    return Located(
+        ref=ref,
+        hub=hub,
+        commit=commit,
+        taken=f"commit {commit}",
+        files=files,
+        on_disk=hub.is_directory and hub.stamp(ref.repo) is not None,
     )
 
 
@@ -255,6 +278,7 @@ def _locate_snapshot(ref: KernelRef, settings: Settings) -> Located | None:
 def _locate_on(
     hub: Hub, ref: KernelRef, store: Store, settings: Settings, *, refresh: bool
 ) -> Located:
+    settings = reach(hub, ref.repo, settings)
     answer = answer_of(hub, ref.repo, store, settings, refresh=refresh)
     try:
         taken, commit = _choose_commit(hub, ref, answer.refs, store, settings)
@@ -273,6 +297,7 @@ def _locate_on(
         refs=answer.refs,
         stamp=answer.stamp,
         expires=answer.expires,
+        on_disk=answer.stamp is not None,
     )
 
 

@@ -95,8 +95,9 @@ def test_damage_is_repaired_online_with_one_warning(installed, damage, warnings_
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_damage_is_refused_offline_and_names_the_file(installed, damage, monkeypatch):
+def test_damage_is_refused_offline_and_names_the_file(installed, publisher, damage, monkeypatch):
     damage(installed)
+    shutil.rmtree(publisher.hub.root)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(IntegrityError, match=DAMAGES[damage]) as error:
         kernels.get_kernel("acme/toy")

@@ -238,7 +238,7 @@ def test_offline_after_an_online_load_gives_the_same_kernel(publisher, monkeypat
 
 
 def test_offline_and_never_loaded_says_what_to_do(publisher, monkeypatch):
-    publisher.publish("acme/toy")
+    shutil.rmtree(publisher.hub.root, ignore_errors=True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for arguments in ({}, {"version": 1}, {"revision": "a" * 40}):
         with pytest.raises(NotCachedError, match="HF_HUB_OFFLINE"):
@@ -251,9 +251,16 @@ def test_offline_with_the_listing_but_without_the_variant(publisher, monkeypatch
         "acme/toy", variants={"torch-cpu": {"a.py": ""}, "torch-universal": {"a.py": ""}}
     )
     assert kernels.has_kernel("acme/toy")
+    shutil.rmtree(publisher.hub.root)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NotCachedError, match="fits, but is not in the cache"):
         kernels.get_kernel("acme/toy")
+
+
+def test_offline_a_folder_that_is_there_is_still_a_hub(publisher, monkeypatch):
+    publisher.publish("acme/toy")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert kernels.get_kernel("acme/toy", version=1) is kernels.get_kernel("acme/toy")
 
 
 def test_a_directory_hub_that_vanished_is_replaced_by_its_record(publisher, warnings_of):

@@ -112,7 +112,10 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
             _flag(env, name)
             for name in ("HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
         ),
-        overrides=parse_overrides(env.get("LOCAL_KERNELS", "")),
+        overrides={
+            repo: path.absolute()
+            for repo, path in parse_overrides(env.get("LOCAL_KERNELS", "")).items()
+        },
         config=_directory(env, "XDG_CONFIG_HOME", _home(env, ".config")) / "kernels",
         state=_directory(env, "XDG_STATE_HOME", _home(env, ".local/state")) / "kernels",
         snapshots=(cache, _directory(env, "HF_HUB_CACHE", hf_home / "hub")),

@@ -38,7 +38,8 @@ lint: setup
 	@$(BIN)/ruff check -q .
 	@$(BIN)/ruff format -q --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache -q --config .importlinter
+	@$(BIN)/lint-imports --no-cache .importlinter >/dev/null || $(BIN)/lint-imports --no-cache .importlinter
+	@$(BIN)/python tools/lint_tree.py
 
 format: setup
 	@$(BIN)/ruff check -q --fix .

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src/kernel_builder/check/policy/manylinux.json"
+TARGET = Path(__file__).parents[1] / "src/kernel_builder/policy/manylinux.json"
 POLICY = "manylinux_2_28"
 MACHINES = ("aarch64", "x86_64")
 FAMILIES = ("CXXABI", "GCC", "GLIBC", "GLIBCXX")

@@ -17,7 +17,7 @@ from pathlib import Path
 from kernel_builder.toolchain.torch import TorchInstall, get_torch, read_torch
 from kernel_spec.version import MajorMinor
 
-TARGET = Path(__file__).parents[1] / "src/kernel_builder/check/policy/torch_shims.json"
+TARGET = Path(__file__).parents[1] / "src/kernel_builder/policy/torch_shims.json"
 FIRST = MajorMinor(2, 10)
 HEADERS = (
     "torch/csrc/stable/c/*.h",

@@ -9,10 +9,10 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.check.policy import read_version_caps
 from kernel_builder.errors import ToolchainError
 from kernel_builder.known import read_known
 from kernel_builder.plan import Host, VariantBuild
+from kernel_builder.policy import read_version_caps
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain import stubs
 from kernel_builder.toolchain.cpu import (

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.check.policy import (
+from kernel_builder.check.subject import SharedLibrary
+from kernel_builder.check.symbols import demangle
+from kernel_builder.policy import (
     parse_symbol_version,
     read_system_libraries,
     read_version_caps,
 )
-from kernel_builder.check.subject import SharedLibrary
-from kernel_builder.check.symbols import demangle
 
 _FIX = "link it with kernel-builder, whose stubs hide newer versions"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.check.policy import (
+from kernel_builder.check.subject import SharedLibrary, Subject
+from kernel_builder.check.symbols import demangle
+from kernel_builder.policy import (
     read_system_libraries,
     read_toolkit_libraries,
     read_torch_libraries,
 )
-from kernel_builder.check.subject import SharedLibrary, Subject
-from kernel_builder.check.symbols import demangle
 from kernel_spec.variant import ArchVariant
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.check.policy import Shims, read_shims
 from kernel_builder.check.python_abi import PREFIXES
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.symbols import demangle, mentions_torch
+from kernel_builder.policy import Shims, read_shims
 from kernel_spec.binary import Symbol
 from kernel_spec.version import MajorMinor
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.check.policy import read_version_caps
+from kernel_builder.policy import read_version_caps
 from kernel_builder.toolchain.compat import make_compat
 from kernel_builder.toolchain.cpu import CpuToolchain
 from kernel_builder.toolchain.stubs import make_system_stubs, make_torch_stubs

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_builder.check.policy import VersionCaps, parse_symbol_version
+from kernel_builder.policy import VersionCaps, parse_symbol_version
 from kernel_builder.process import run
 
 # Part of the key of every stored stub: raise it when the stubs of one library would change.

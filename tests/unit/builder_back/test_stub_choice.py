@@ -1,4 +1,4 @@
-from kernel_builder.check.policy import SymbolVersion, parse_symbol_version, read_version_caps
+from kernel_builder.policy import SymbolVersion, parse_symbol_version, read_version_caps
 from kernel_builder.toolchain.stubs import (
     Export,
     Library,

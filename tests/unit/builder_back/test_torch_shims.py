@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from kernel_builder.check.policy import read_shims
+from kernel_builder.policy import read_shims
 from kernel_spec.version import MajorMinor
 
 TOOL = Path(__file__).parents[3] / "tools" / "refresh_torch_shims.py"

@@ -41,7 +41,7 @@ def make_op_id(
         "files": [[file.path, file.sha256] for file in sources.listed if file.path in used],
         "extension": [[file.path, file.sha256] for file in sources.extension],
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"_{build.general.module}_{backend.value}_{digest[:12]}"
 

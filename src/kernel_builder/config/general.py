@@ -44,6 +44,7 @@ def read_backends(general: Table, edition: int) -> Listed:
     if not raw and not texts:
         message = "found an empty list; expected at least one backend"
         general.add("backends", Finding("bad-value", message))
+        return Listed(backends=(), meant=None)
     return Listed(
         backends=tuple(sorted(BackendKind(text) for text in texts)),
         meant=frozenset(texts) | {guess for guess in guesses if guess is not None},

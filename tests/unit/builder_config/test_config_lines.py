@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kernel_builder.config.lines import format_path, index_lines
 
 
@@ -55,7 +56,10 @@ def values(draw: st.DrawFn, depth: int = 2) -> str:
     if kind == "scalar":
         return draw(SCALARS)
     if kind == "array":
-        items = [draw(GAPS) + draw(values(depth - 1)) + draw(GAPS) for _ in range(draw(st.integers(0, 3)))]
+        items = [
+            draw(GAPS) + draw(values(depth - 1)) + draw(GAPS)
+            for _ in range(draw(st.integers(0, 3)))
+        ]
         comma = "," if items and draw(st.booleans()) else ""
         return f"[{','.join(items)}{comma}{draw(GAPS)}]"
     keys = draw(st.lists(KEYS, max_size=3, unique_by=lambda key: key[0]))
@@ -79,9 +83,7 @@ def documents(draw: st.DrawFn) -> str:
     """Write a TOML text of headers, arrays of tables and pairs; some are not valid."""
     lines: list[str] = []
     for _ in range(draw(st.integers(0, 8))):
-        key = " . ".join(
-            draw(st.sampled_from(draw(KEYS))) for _ in range(draw(st.integers(1, 3)))
-        )
+        key = " . ".join(draw(st.sampled_from(draw(KEYS))) for _ in range(draw(st.integers(1, 3))))
         match draw(st.sampled_from(["pair", "pair", "pair", "table", "array", "blank"])):
             case "pair":
                 lines.append(f"{key} = {draw(values())} {draw(st.sampled_from(['', '# = [']))}")

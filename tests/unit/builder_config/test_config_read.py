@@ -1,0 +1,250 @@
+"""What read_build says of projects: files, texts, and what editions leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.config.model import TorchNoarch
+from kernel_builder.config.read import find_project, parse_build, read_build
+from kernel_builder.errors import ConfigError, ConfigFault, ProjectError
+from kernel_spec.backend import BackendKind
+from kernel_spec.errors import KernelError
+
+GOOD = """\
+[general]
+name = "my-kernel"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu"]
+
+[torch]
+src = ["torch-ext/torch_binding.cpp"]
+
+[kernel.one]
+backend = "cpu"
+depends = ["torch"]
+src = ["csrc/one.cpp", "csrc/one.h"]
+include = ["csrc"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for path in (
+        "torch-ext/torch_binding.cpp",
+        "torch-ext/my_kernel/__init__.py",
+        "csrc/one.cpp",
+        "csrc/one.h",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    (tmp_path / "build.toml").write_text(GOOD)
+    return tmp_path
+
+
+def faults_of(text: str) -> tuple[ConfigFault, ...]:
+    with pytest.raises(ConfigError) as caught:
+        parse_build(text.encode())
+    return caught.value.faults
+
+
+def only(text: str) -> tuple[int, str, str, str | None]:
+    [fault] = faults_of(text)
+    return fault.line, fault.path, fault.kind, fault.suggestion
+
+
+def edit(old: str, new: str) -> str:
+    assert GOOD.count(old) == 1
+    return GOOD.replace(old, new)
+
+
+def test_a_project_is_read_by_its_directory_or_its_file(project: Path) -> None:
+    assert read_build(project) == read_build(project / "build.toml")
+    assert find_project(project / "build.toml") == project
+
+
+def test_no_project(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match=r"no build\.toml here.*init") as caught:
+        read_build(tmp_path)
+    assert caught.value.exit_code == 2
+    with pytest.raises(ProjectError, match="no such directory"):
+        read_build(tmp_path / "nowhere")
+
+
+def test_missing_files_are_reported_with_the_rest(project: Path) -> None:
+    text = edit("csrc/one.cpp", "csrc/onee.cpp").replace('"MIT"', "3")
+    (project / "build.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_build(project)
+    kinds = [(fault.line, fault.path, fault.kind) for fault in caught.value.faults]
+    assert kinds == [
+        (5, "general.license", "wrong-type"),
+        (14, "kernel.one.src[0]", "missing-file"),
+    ]
+    assert caught.value.lines[1] == (
+        f'{project}/build.toml:14: kernel.one.src[0]: no file "csrc/onee.cpp" in the project; '
+        'did you mean "csrc/one.cpp"?'
+    )
+
+
+def test_a_file_elsewhere_in_the_project_is_suggested(project: Path) -> None:
+    (project / "build.toml").write_text(edit("csrc/one.h", "include/one.h"))
+    with pytest.raises(ConfigError, match=r'did you mean "csrc/one\.h"'):
+        read_build(project)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"csrc/one.h"', '"csrc"', "is a directory; list each file"),
+        ('include = ["csrc"]', 'include = ["inc"]', 'no directory "inc"'),
+        ('name = "my-kernel"', 'name = "other"', "torch-ext/other/__init__.py"),
+    ],
+)
+def test_what_else_is_not_there(project: Path, old: str, new: str, message: str) -> None:
+    (project / "build.toml").write_text(edit(old, new))
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_build(project)
+    assert [fault.kind for fault in caught.value.faults] == ["missing-file"]
+
+
+def test_a_link_out_of_the_project_is_refused(project: Path, tmp_path_factory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "one.h"
+    outside.write_text("")
+    (project / "csrc/one.h").unlink()
+    (project / "csrc/one.h").symlink_to(outside)
+    with pytest.raises(ConfigError, match="link out of the project") as caught:
+        read_build(project)
+    assert [fault.kind for fault in caught.value.faults] == ["bad-path"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/one.cpp", "../one.cpp", "csrc/../../x.cpp", "csrc/*.cpp", ""]
+)
+def test_bad_paths(path: str) -> None:
+    assert only(edit("csrc/one.cpp", path))[:3] == (14, "kernel.one.src[0]", "bad-path")
+
+
+def test_a_path_that_comes_back_is_inside() -> None:
+    assert parse_build(edit("csrc/one.cpp", "csrc/../csrc/one.cpp").encode())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"my-kernel"', '"My_Kernel"', (2, "general.name", "bad-name", "my-kernel")),
+        ("version = 1", "version = -1", (3, "general.version", "bad-value", None)),
+        ("version = 1", "version = true", (3, "general.version", "wrong-type", None)),
+        ("edition = 5", "edition = 0", (4, "general.edition", "bad-edition", None)),
+        ("edition = 5", 'edition = "5"', (4, "general.edition", "wrong-type", "5")),
+        ('["cpu"]', "[]", (6, "general.backends", "bad-value", None)),
+        ("[kernel.one]", "[kernels.one]", (11, "kernels", "unknown-key", "kernel")),
+        ('["torch"]', '["torhc"]', (13, "kernel.one.depends[0]", "unknown-dependency", "torch")),
+        ('backend = "cpu"', "", (11, "kernel.one.backend", "missing-key", None)),
+        ("[kernel.one]", '[kernel."../one"]', (11, 'kernel."../one"', "bad-value", None)),
+    ],
+)
+def test_one_fault(old: str, new: str, expected: tuple[int, str, str, str | None]) -> None:
+    assert only(edit(old, new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('cuda-flags = ["-O3"]', ("kernel.one.cuda-flags", "key-of-other-backend")),
+        ('rocm-archs = ["gfx942"]', ("kernel.one.rocm-archs", "key-of-other-backend")),
+        ('language = "cuda"', ("kernel.one.language", "unknown-key")),
+    ],
+)
+def test_keys_of_other_components(line: str, expected: tuple[str, str]) -> None:
+    assert only(GOOD + line)[1:3] == expected
+
+
+@pytest.mark.parametrize("arch", ["banana", "90", "9.0b", "sm_90", "9.0+ptx"])
+def test_bad_capabilities(arch: str) -> None:
+    text = GOOD.replace("cpu", "cuda") + f'cuda-capabilities = ["8.0", "{arch}"]'
+    assert only(text)[1:3] == ("kernel.one.cuda-capabilities[1]", "bad-arch")
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [
+        ("https://host.example/a/b", True),
+        ("git+ssh://host.example/a", True),
+        ("me@host.example:a/b.git", True),
+        ("ftp://host.example/a", False),
+        ("file:///srv/a", False),
+        ("host.example/a", False),
+    ],
+)
+def test_git_urls(url: str, good: bool) -> None:
+    text = edit("version = 1", f'version = 1\nupstream = "{url}"')
+    if good:
+        assert parse_build(text.encode()).general.upstream
+    else:
+        assert only(text)[1:3] == ("general.upstream", "bad-url")
+
+
+def test_python_dependencies_belong_to_their_section() -> None:
+    text = edit(
+        "\n[torch]", 'python-depends = ["nki"]\n[general.neuron]\npython-depends = ["nki"]\n[torch]'
+    )
+    assert only(text)[1:3] == ("general.python-depends[0]", "unknown-python-dependency")
+
+
+def test_components_under_noarch_would_be_ignored_so_they_are_refused() -> None:
+    text = edit('[torch]\nsrc = ["torch-ext/torch_binding.cpp"]', "[torch-noarch]")
+    assert only(text)[1:3] == ("kernel", "unknown-key")
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "message"),
+    [
+        (b"[general\n", 1, "in column"),
+        (b"a = 1\nb = [\n", 2, "end of document|Invalid|Unclosed"),
+        (b"a = 1\na = 2\n", 2, "overwrite"),
+        (b"a = 1\nb = '\xff'\n", 2, "byte 6 of the line is not UTF-8"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, 1, "nested too deeply"),
+    ],
+)
+def test_what_is_not_toml(data: bytes, line: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse_build(data)
+    [fault] = caught.value.faults
+    assert (fault.line, fault.path, fault.kind) == (line, "", "syntax")
+    assert isinstance(caught.value, KernelError)
+
+
+def test_an_old_file_may_say_licence_and_version() -> None:
+    text = '[general]\nname = "ab"\nversion = 3\nlicense = "MIT"\n[torch]\nuniversal = true\n'
+    build = parse_build(text.encode())
+    assert (build.edition, build.general.version, build.warnings) == (1, 3, ())
+    assert isinstance(build.framework, TorchNoarch)
+    assert BackendKind.TPU not in build.general.backends
+
+
+def test_rocm_of_the_first_guides() -> None:
+    text = """
+[general]
+name = "gemm"
+universal = false
+
+[torch]
+src = ["torch-ext/torch_binding.cpp", "torch-ext/torch_binding.h"]
+include = ["."]
+
+[kernel.gemm]
+backend = "rocm"
+rocm-archs = ["gfx942"]
+depends = ["torch"]
+include = ["."]
+src = ["gemm/gemm_kernel.hip", "gemm/gemm_kernel.h"]
+"""
+    build = parse_build(text.encode())
+    assert build.general.backends == (BackendKind.ROCM,)
+    assert build.components[0].archs == ("gfx942",)
+    assert build.components[0].include == (".",)
+    assert build.warnings == ("missing-license",)

@@ -1,0 +1,122 @@
+"""What init writes, what it refuses, and that it writes all or nothing."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.cli.init import spread
+from kernel_builder.config.read import read_build
+from kernel_builder.errors import ScaffoldError
+from kernel_builder.scaffold import plan_project, render_project, write_project
+from kernel_spec.backend import BackendKind
+
+
+def project(*backends: str):
+    return plan_project(name="me/my-op", backends=backends or ("cpu",), licence="MIT")
+
+
+@pytest.mark.parametrize("backends", [("cpu",), ("cuda",), ("cpu", "cuda")])
+def test_what_is_written_is_a_project_without_faults(tmp_path: Path, backends) -> None:
+    files = write_project(project(*backends), tmp_path / "new")
+    build = read_build(tmp_path / "new")
+    assert [kind.value for kind in build.general.backends] == list(backends)
+    assert str(build.general.repo_id) == "me/my-op"
+    assert build.general.license == "MIT"
+    assert sorted(files) == files
+    assert [
+        f"csrc/my_op_{'cuda.cu' if name == 'cuda' else 'cpu.cpp'}" in files for name in backends
+    ]
+    assert not (tmp_path / "new/csrc/my_op_cuda.cu").exists() or "cuda" in backends
+
+
+@pytest.mark.parametrize("backends", [("cpu",), ("cuda",), ("cpu", "cuda")])
+def test_every_python_file_parses_and_every_file_ends_in_a_newline(backends) -> None:
+    for path, text in render_project(project(*backends)).items():
+        assert text.endswith("\n"), path
+        assert not text.endswith("\n\n"), path
+        assert "{%" not in text or path == "CARD.md"
+        if path.endswith(".py"):
+            ast.parse(text, path)
+
+
+def test_nothing_is_written_where_one_file_is_there(tmp_path: Path) -> None:
+    (tmp_path / "CARD.md").write_text("mine")
+    with pytest.raises(ScaffoldError, match=r"(?s)CARD\.md.*--overwrite") as caught:
+        write_project(project(), tmp_path)
+    assert caught.value.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["CARD.md"]
+    write_project(project(), tmp_path, overwrite=True)
+    assert (tmp_path / "CARD.md").read_text() != "mine"
+
+
+def test_what_else_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    write_project(project(), tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert [
+        path for path in tmp_path.parent.iterdir() if path.name.startswith(f".{tmp_path.name}")
+    ] == []
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScaffoldError, match="this is a file"):
+        write_project(project(), tmp_path / "file")
+    with pytest.raises(ScaffoldError, match="cannot write"):
+        write_project(project(), tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("my-op", "expected OWNER/REPO, such as <your name>/my-op"),
+        ("me/My_Op", 'did you mean "me/my-op"'),
+        ("me/op_x", 'did you mean "me/op-x"'),
+        ("me/x", "at least two"),
+        ("me/a/b", "--name me/a/b"),
+        ("/op", "--name /op"),
+        ("me/-op", "--name me/-op"),
+    ],
+)
+def test_bad_names(name: str, message: str) -> None:
+    with pytest.raises(ScaffoldError, match=message):
+        plan_project(name=name, backends=["cpu"], licence="MIT")
+
+
+def test_owners_may_have_capitals() -> None:
+    assert str(plan_project(name="Me/op-x", backends=["cpu"], licence="MIT").repo_id) == "Me/op-x"
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        plan_project(name="op", backends=["cdua", "rocm"], licence=" ")
+    text = str(caught.value)
+    assert len(text.splitlines()) == 4
+    assert 'no backend "cdua"; did you mean "cuda"?' in text
+    assert "no example sources for rocm yet; expected cpu or cuda" in text
+
+
+def test_backends_are_read_however_they_are_given() -> None:
+    both = (BackendKind.CPU, BackendKind.CUDA)
+    for texts in (["cuda", "cpu"], ["cpu,cuda"], ["all"], ["cpu", "cuda", "cpu"]):
+        assert plan_project(name="me/op", backends=texts, licence="MIT").backends == both
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--backends cpu cuda", "--backends cpu --backends cuda"),
+        ("--backends cpu cuda --license MIT", "--backends cpu --backends cuda --license MIT"),
+        ("--backends cpu cuda ./here", "--backends cpu --backends cuda ./here"),
+        ("here --backends cpu", "here --backends cpu"),
+        ("--backends cpu cdua", "--backends cpu --backends cdua"),
+        ("--backends nonsense", "--backends nonsense"),
+        ("--name a/b here", "--name a/b here"),
+        ("--backends cpu -- cuda", "--backends cpu -- cuda"),
+    ],
+)
+def test_values_after_one_flag(line: str, expected: str) -> None:
+    assert spread(line.split(), "--backends") == expected.split()

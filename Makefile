@@ -20,7 +20,7 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml ci/setup.sh
+$(STAMP): pyproject.toml ci/setup.sh ci/constraints.txt
 	@sh ci/setup.sh "$(PYTHON)" "$(VENV)"
 	@touch $@
 
@@ -40,6 +40,7 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache .importlinter >/dev/null || $(BIN)/lint-imports --no-cache .importlinter
 	@$(BIN)/python tools/lint_tree.py
+	@$(BIN)/python tools/generate_reference.py --check
 
 format: setup
 	@$(BIN)/ruff check -q --fix .

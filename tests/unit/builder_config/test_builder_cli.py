@@ -11,6 +11,7 @@ import pytest
 from kernel_builder import cli
 from kernel_builder.cli import making, plan
 from kernel_builder.plan import Host
+from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
 from kernel_spec.version import MajorMinor
 
@@ -58,7 +59,7 @@ def compiled(project: Path, monkeypatch) -> Path:
     (project / "b.cpp").write_text("")
     (project / "build.toml").write_text(text)
     torch = TorchBuild("2.13.0", MajorMinor(2, 13))
-    missing = dict.fromkeys(frame_backends("cuda"), "needs nvcc 13.0")
+    missing = {BackendKind.CUDA: "needs nvcc 13.0"}
     host = Host(cpu="x86_64", os="linux", torch=torch, missing=missing)
     monkeypatch.setattr(making, "detect_host", lambda settings: host)
     return project

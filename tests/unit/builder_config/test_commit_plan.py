@@ -1,0 +1,105 @@
+"""What one commit does to a branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_builder.commit_plan import (
+    LocalFile,
+    RemoteBranch,
+    format_plan,
+    plan_commit,
+    read_local_file,
+)
+from kernel_spec.wire import TreeFile
+
+
+def local(path: str, content: str = "same") -> LocalFile:
+    return LocalFile(path=path, place=Path(path), size=len(content), sha256=content, oid=content)
+
+
+def remote(path: str, content: str = "same", *, hashed: bool = True) -> TreeFile:
+    sha256 = content if hashed else None
+    return TreeFile(path=path, size=len(content), oid=content, sha256=sha256)
+
+
+def branch(*files: TreeFile) -> RemoteBranch:
+    return RemoteBranch(name="v1", commit="c" * 40, files=files)
+
+
+def test_a_new_branch_takes_everything() -> None:
+    plan = plan_commit(RemoteBranch(name="v1", commit=None), [local("README.md")])
+    assert [file.path for file in plan.add] == ["README.md"]
+    assert "v1 (new): 1 to add" in format_plan(plan)
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_equal_bytes_stay(hashed: bool) -> None:
+    held = branch(remote("a", hashed=hashed), remote("b", "other", hashed=hashed))
+    plan = plan_commit(held, [local("a"), local("b")])
+    assert (plan.keep, [file.path for file in plan.change]) == (("a",), ["b"])
+    assert not plan.is_empty
+    assert plan_commit(held, [local("a")]).is_empty
+
+
+def test_a_variant_is_replaced_as_a_whole() -> None:
+    held = branch(remote("build/torch-cpu/old.py"), remote("build/torch-cpu/__init__.py"))
+    plan = plan_commit(held, [local("build/torch-cpu/__init__.py")])
+    assert plan.delete == ("build/torch-cpu/old.py",)
+
+
+def test_variants_that_are_not_built_stay_unless_pruned() -> None:
+    held = branch(remote("build/torch-cuda/a.py"), remote("build/torch-cuda/b.py"), remote("notes"))
+    files = [local("build/torch-cpu/a.py")]
+    plan = plan_commit(held, files)
+    assert (plan.stale, plan.delete) == (("torch-cuda",), ())
+    assert "torch-cuda is on the branch and not built here" in format_plan(plan)
+    pruned = plan_commit(held, files, prune=True)
+    assert pruned.delete == ("build/torch-cuda/a.py", "build/torch-cuda/b.py")
+    assert pruned.keep == ("notes",)
+    assert "not built here" not in format_plan(pruned)
+
+
+def test_benchmarks_that_are_gone_go_with_the_variants() -> None:
+    held = branch(remote("benchmarks/benchmark_old.py"), remote("benchmarks/data.json"))
+    assert plan_commit(held, [local("build/torch-cpu/a.py")]).delete == (
+        "benchmarks/benchmark_old.py",
+    )
+
+
+def test_a_card_alone_deletes_nothing() -> None:
+    held = branch(remote("build/torch-cpu/a.py"), remote("benchmarks/benchmark.py"))
+    plan = plan_commit(held, [local("README.md")], prune=True)
+    assert (plan.delete, plan.stale) == ((), ())
+
+
+PATHS = st.sampled_from(
+    ["README.md", "build/a/x", "build/a/y", "build/b/x", "benchmarks/benchmark.py", "other"]
+)
+TREES = st.dictionaries(PATHS, st.sampled_from(["one", "two"]))
+
+
+@given(TREES, TREES, st.booleans())
+def test_the_branch_then_holds_the_files_and_a_repeat_does_nothing(
+    here: dict[str, str], there: dict[str, str], prune: bool
+) -> None:
+    files = [local(path, content) for path, content in here.items()]
+    plan = plan_commit(branch(*(remote(*each) for each in there.items())), files, prune=prune)
+    after = {path: there[path] for path in plan.keep}
+    after |= {file.path: file.sha256 for file in (*plan.add, *plan.change)}
+    assert here.items() <= after.items()
+    assert set(after) | set(plan.delete) == set(here) | set(there)
+    again = plan_commit(branch(*(remote(*each) for each in after.items())), files, prune=prune)
+    assert again.is_empty
+
+
+def test_a_file_is_hashed_as_git_and_as_lfs_hash_it(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"hello\n")
+    file = read_local_file("f", tmp_path / "f")
+    assert file.oid == "ce013625030ba8dba906f756967f9e9ca394464a"
+    assert file.sha256.startswith("5891b5b522d5df08")
+    assert file.size == 6

@@ -1,0 +1,307 @@
+"""Publishing to a directory hub, from built variants to what the hub then holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.card import read_interface, render_card
+from kernel_builder.commit_plan import RemoteBranch
+from kernel_builder.config.read import read_build
+from kernel_builder.errors import UploadError
+from kernel_builder.package import write_variant
+from kernel_builder.plan import Host, plan
+from kernel_builder.remote import choose_hub, open_remote
+from kernel_builder.remote_directory import DirectoryRemote, open_directory_remote
+from kernel_builder.settings import read_settings
+from kernel_builder.sources import read_sources
+from kernel_builder.upload import Uploaded, format_upload, upload
+from kernel_spec import directory
+from kernel_spec.errors import ConflictError, UsageError
+from kernel_spec.metadata import Provenance
+from kernel_spec.names import parse_repo_id
+
+REPO = parse_repo_id("me/my-op")
+SETTINGS = read_settings({**os.environ, "XDG_CACHE_HOME": "/nonexistent"})
+TOML = """\
+[general]
+name = "my-op"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["cpu", "cuda"]
+[general.hub]
+repo-id = "me/my-op"
+[torch-noarch]
+"""
+
+
+def build_variants(project: Path) -> None:
+    shutil.rmtree(project / "build", ignore_errors=True)
+    build = read_build(project)
+    host = Host(cpu="x86_64", os="linux", torch=None)
+    for each in plan(build, read_sources(project, build), host=host).variants:
+        write_variant(
+            project,
+            each,
+            None,
+            provenance=Provenance(builder_version="1"),
+            target=project / "build" / str(each.variant),
+        )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "torch-ext/my_op").mkdir(parents=True)
+    (root / "torch-ext/my_op/__init__.py").write_text('__all__ = ["f", "layers"]\ndef f(): ...\n')
+    (root / "torch-ext/my_op/layers.py").write_text("class Big: ...\nclass _Hidden: ...\n")
+    (root / "benchmarks").mkdir()
+    (root / "benchmarks/benchmark.py").write_text("")
+    (root / "CARD.md").write_text("{{ repo_id }} v{{ version }}: {{ functions }} {{ layers }}\n")
+    (root / "build.toml").write_text(TOML)
+    build_variants(root)
+    return root
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> DirectoryRemote:
+    return open_directory_remote((tmp_path / "hub").as_uri())
+
+
+def publish(project: Path, remote: DirectoryRemote, **options) -> Uploaded:
+    return upload(project, remote, settings=SETTINGS, **options)
+
+
+def paths(remote: DirectoryRemote, branch: str = "v1") -> list[str]:
+    commit = remote.read_refs(REPO)[0][branch]
+    return [file.path for file in directory.read_listing(remote.hub, REPO, commit).files]
+
+
+def test_the_branch_of_the_version_gets_everything_and_main_the_card(project, remote) -> None:
+    done = publish(project, remote)
+    assert done.changed
+    assert remote.read_refs(REPO)[0]["v1"] == done.commit
+    assert paths(remote, "main") == ["README.md"]
+    assert paths(remote) == [
+        "README.md",
+        "benchmarks/benchmark.py",
+        *(
+            f"build/torch-{backend}/{name}"
+            for backend in ("cpu", "cuda")
+            for name in ("__init__.py", "_ops.py", "layers.py", "metadata.json")
+        ),
+    ]
+    readme = directory.file_path(remote.hub, REPO, done.commit, "README.md")
+    assert readme.read_text() == "me/my-op v1: ['f'] ['Big']\n"
+
+
+def test_the_same_again_makes_no_commit(project, remote) -> None:
+    first = publish(project, remote)
+    before = remote.read_refs(REPO)
+    again = publish(project, remote)
+    assert (again.changed, again.commit) == (False, first.commit)
+    assert remote.read_refs(REPO) == before
+
+
+def test_bytecode_is_left_behind(project, remote) -> None:
+    first = publish(project, remote)
+    cache = project / "build/torch-cpu/__pycache__"
+    cache.mkdir()
+    (cache / "x.pyc").write_bytes(b"")
+    with pytest.raises(UploadError, match="bytecode"):
+        publish(project, remote)
+    assert remote.read_refs(REPO)[0]["v1"] == first.commit
+
+
+def test_a_changed_file_of_a_variant_stops_everything(project, remote) -> None:
+    (project / "build/torch-cuda/layers.py").write_text("import evil\n")
+    with pytest.raises(UploadError, match=r"(?s)torch-cuda.*layers\.py.*kernel-builder build"):
+        publish(project, remote)
+    assert not (remote.hub.root / "me").exists()
+
+
+def test_nothing_is_built(project, remote) -> None:
+    shutil.rmtree(project / "build")
+    with pytest.raises(UploadError, match="nothing is built; run: kernel-builder build"):
+        publish(project, remote)
+
+
+def test_a_variant_of_another_version_is_refused(project, remote) -> None:
+    (project / "build.toml").write_text(TOML.replace("version = 1", "version = 2"))
+    with pytest.raises(UploadError, match=r"built as version 1; build\.toml says 2"):
+        publish(project, remote)
+
+
+def test_sources_that_changed_since_are_a_note(project, remote) -> None:
+    (project / "torch-ext/my_op/layers.py").write_text("class Bigger: ...\n")
+    notes = publish(project, remote).plan.notes
+    assert [note for note in notes if "torch-cpu was built from other sources" in note]
+
+
+def test_stale_variants_stay_until_pruned(project, remote) -> None:
+    publish(project, remote)
+    (project / "build.toml").write_text(TOML.replace('"cpu", "cuda"', '"cpu"'))
+    build_variants(project)
+    done = publish(project, remote)
+    assert done.plan.branch.stale == ("torch-cuda",)
+    assert "build/torch-cuda/layers.py" in paths(remote)
+    publish(project, remote, prune=True)
+    assert "build/torch-cuda/layers.py" not in paths(remote)
+    assert "build/torch-cpu/layers.py" in paths(remote)
+
+
+def test_declining_writes_nothing(project, remote) -> None:
+    seen = []
+
+    def decline(shown) -> bool:
+        seen.append(format_upload(shown))
+        return False
+
+    done = publish(project, remote, confirm=decline)
+    assert (done.changed, done.commit) == (False, None)
+    assert not (remote.hub.root / "me").exists()
+    assert "+ build/torch-cpu/metadata.json" in seen[0]
+    assert seen[0].startswith(f"me/my-op -> {remote.url}\nv1 (new)")
+
+
+def test_tags_are_set_once_and_do_not_move(project, remote) -> None:
+    commit = publish(project, remote, tag="v1.0.0").commit
+    assert remote.read_refs(REPO)[1] == {"v1.0.0": commit}
+    assert not publish(project, remote, tag="v1.0.0").changed
+    assert publish(project, remote, tag="v1.0.1").commit == commit
+    (project / "benchmarks/benchmark.py").write_text("# more\n")
+    with pytest.raises(ConflictError, match="tags do not move"):
+        publish(project, remote, tag="v1.0.0")
+    with pytest.raises(UsageError, match=r"expected vX\.Y\.Z"):
+        publish(project, remote, tag="1.0")
+
+
+def test_an_older_version_leaves_the_card_on_main(project, remote) -> None:
+    (project / "build.toml").write_text(TOML.replace("version = 1", "version = 2"))
+    build_variants(project)
+    publish(project, remote)
+    main = remote.read_refs(REPO)[0]["main"]
+    (project / "build.toml").write_text(TOML)
+    build_variants(project)
+    assert publish(project, remote).plan.main is None
+    branches = remote.read_refs(REPO)[0]
+    assert branches["main"] == main
+    assert set(branches) == {"main", "v1", "v2"}
+
+
+def test_a_branch_that_moved_meanwhile_is_a_conflict(project, remote) -> None:
+    publish(project, remote)
+    (project / "benchmarks/benchmark.py").write_text("# mine\n")
+
+    def somebody_else(shown) -> bool:
+        held: RemoteBranch = shown.branch.branch
+        files = {
+            file.path: directory.file_path(remote.hub, REPO, held.commit, file.path)
+            for file in held.files
+        }
+        files["benchmarks/benchmark2.py"] = project / "CARD.md"
+        directory.publish(remote.hub, REPO, files, branch="v1", parent=held.commit)
+        return True
+
+    with pytest.raises(ConflictError):
+        publish(project, remote, confirm=somebody_else)
+    assert "benchmarks/benchmark2.py" in paths(remote)
+
+
+def test_where_to(project, remote) -> None:
+    other = publish(project, remote, repo_id="you/copy")
+    assert str(other.plan.repo) == "you/copy"
+    with pytest.raises(UsageError, match="--repo-id nonsense"):
+        publish(project, remote, repo_id="nonsense")
+    (project / "build.toml").write_text(TOML.replace('[general.hub]\nrepo-id = "me/my-op"\n', ""))
+    with pytest.raises(UsageError, match=r"OWNER/my-op"):
+        publish(project, remote)
+
+
+def test_a_branch_of_ones_own(project, remote) -> None:
+    (project / "build.toml").write_text(TOML.replace('"me/my-op"', '"me/my-op"\nbranch = "next"'))
+    publish(project, remote)
+    assert set(remote.read_refs(REPO)[0]) == {"main", "next"}
+
+
+class FarRemote(DirectoryRemote):
+    """A directory hub that says it is far away."""
+
+    @property
+    def is_directory(self) -> bool:
+        return False
+
+
+def test_only_http_hubs_refuse_what_differs_from_the_last_commit(project, remote) -> None:
+    far = FarRemote(remote.hub)
+    assert publish(project, far).changed, "outside git nothing is dirty"
+
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=me", "-c", "user.email=me@host.example")
+        subprocess.run(["git", *who, *arguments], cwd=project, check=True, capture_output=True)
+
+    git("init")
+    (project / ".gitignore").write_text("build/\n")
+    git("add", ".")
+    git("commit", "-m", "all")
+    (project / "benchmarks/benchmark.py").write_text("# more\n")
+    with pytest.raises(UploadError, match=r"benchmarks/benchmark\.py.*--allow-dirty"):
+        publish(project, far)
+    assert publish(project, remote).changed
+    (project / "benchmarks/benchmark.py").write_text("# even more\n")
+    assert publish(project, far, allow_dirty=True).changed
+    git("commit", "-am", "more")
+    (project / "benchmarks/benchmark.py").write_text("# even more\n")
+    assert not publish(project, far).changed
+
+
+@pytest.mark.parametrize(
+    ("hubs", "chosen"),
+    [
+        (None, "https://public"),
+        ("file:///a https://b", "file:///a"),
+        ("me,you=https://b file:///a", "https://b"),
+        ("they=https://b file:///a", "file:///a"),
+        ("they=https://b", "https://public"),
+    ],
+)
+def test_the_hub_of_an_owner(hubs: str | None, chosen: str) -> None:
+    assert choose_hub(hubs, "me", "https://public") == chosen
+
+
+@pytest.mark.parametrize(
+    "url", ["/srv/hub", "srv", "file://host/srv", "ftp://host/x", "https://", ""]
+)
+def test_what_is_no_hub(url: str) -> None:
+    with pytest.raises(UsageError):
+        open_remote(url, token_hub="https://public")
+
+
+def test_a_card_that_cannot_be_filled_in_names_its_line(project) -> None:
+    build = read_build(project)
+    (project / "CARD.md").write_text("a\n{% for x %}\n")
+    with pytest.raises(UploadError, match=r"CARD\.md:2: "):
+        render_card(project, build, REPO)
+    (project / "CARD.md").write_text("{{ nonsense }}")
+    with pytest.raises(UploadError, match="nonsense"):
+        render_card(project, build, REPO)
+    (project / "CARD.md").write_text("{{ ''.__class__.__mro__ }}")
+    with pytest.raises(UploadError, match="unsafe"):
+        render_card(project, build, REPO)
+    (project / "CARD.md").unlink()
+    assert render_card(project, build, REPO) is None
+
+
+def test_the_card_lists_what_the_text_of_the_module_says(project) -> None:
+    build = read_build(project)
+    module = project / "torch-ext/my_op/__init__.py"
+    module.write_text('raise SystemExit\n__all__: list[str] = ["a", "b"]\n')
+    interface = read_interface(project, build)
+    assert (interface.functions, interface.layers) == (("a", "b"), ())
+    module.write_text("not python (")
+    assert read_interface(project, build).functions == ()

@@ -1,7 +1,7 @@
 """The main job on this machine: build two kernels, publish them, load them in a new process.
 
-Run it with ``make demo``. Everything it makes is under ``demo-output/``; nothing else of this machine
-is touched: the hub is a folder there, and so is the loader's cache.
+Run it with ``make demo``. Everything it makes is under ``demo-output/`` (or the directory that it is
+given): the hub is a folder there, and so are both caches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "demo-output"
 KERNELS = ("activation", "img2gray")
 
 
@@ -37,14 +36,14 @@ def tool(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
-def main() -> None:
+def main(output: Path) -> None:
     """Build, publish, load."""
-    hub = OUTPUT / "hub"
-    cache = OUTPUT / "kernels-cache"
-    builder_cache = OUTPUT / "builder-cache"
+    hub = output / "hub"
+    cache = output / "kernels-cache"
+    builder_cache = output / "builder-cache"
     for made_by_an_earlier_run in (hub, cache, builder_cache):
         shutil.rmtree(made_by_an_earlier_run, ignore_errors=True)
-    OUTPUT.mkdir(exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     env = {
         **{key: value for key, value in os.environ.items() if key != "LOCAL_KERNELS"},
         "KERNELS_HUB": hub.as_uri(),
@@ -72,14 +71,14 @@ def main() -> None:
         "Load both in a new process with an empty cache",
         "python",
         "examples/demo_load.py",
-        str(OUTPUT),
+        str(output),
         env=env,
     )
-    (OUTPUT / "demo.json").write_text(json.dumps({"seconds": seconds}, indent=2) + "\n")
+    (output / "demo.json").write_text(json.dumps({"seconds": seconds}, indent=2) + "\n")
     print("\nWhat it took")
     for step, took in seconds.items():
         print(f"  {step:<42}{took:8.2f} s")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT / "demo-output")

@@ -74,7 +74,8 @@ class HttpRemote:
             if parent is None:
                 api.create_repo(name, repo_type=_KIND, exist_ok=True)
                 if branch != "main":
-                    api.create_branch(name, branch=branch, repo_type=_KIND, exist_ok=True)
+                    # It was not there a moment ago; if it is now, somebody else publishes too.
+                    api.create_branch(name, branch=branch, repo_type=_KIND)
             commit = parent
             if not plan.is_empty:
                 operations: list[Any] = [
@@ -98,7 +99,11 @@ class HttpRemote:
     @contextmanager
     def _spoken(self, repo: RepoId) -> Iterator[None]:
         """Turn the client's errors into ours, saying what to do."""
-        from huggingface_hub.errors import HfHubHTTPError
+        # The client's transport is httpx or httpx2, by its version; it names the error either way.
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HTTPError,  # type: ignore[attr-defined]
+        )
 
         try:
             yield
@@ -111,8 +116,11 @@ class HttpRemote:
             if status in (401, 403):
                 raise UploadError(f"{repo} at {self.url}: {self._refusal(status)}") from err
             raise UploadError(f"{repo} at {self.url}: {err}") from err
-        except OSError as err:
-            raise UploadError(f"{self.url}: cannot be reached ({err})") from err
+        except (OSError, HTTPError) as err:
+            raise UploadError(
+                f"{self.url}: cannot be reached ({err}); nothing more was published, so the same "
+                "command goes on from there"
+            ) from err
 
     def _refusal(self, status: int) -> str:
         if not self._send_token:

@@ -1,0 +1,127 @@
+"""The whole way of a new kernel, by its commands: init, build, its own tests, upload, get_kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BUILDER = "from kernel_builder.cli import main; main()"
+USE = """
+import torch
+from kernels import get_kernel
+kernel = get_kernel("me/fresh"{options})
+print(kernel.add_one(torch.arange(3.0)).tolist(), kernel.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which ``fresh`` was made and built."""
+    if shutil.which("g++") is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("g++ is not installed")
+    home = tmp_path_factory.mktemp("home")
+    made = run(home, BUILDER, "init", "--name", "me/fresh", "--backends", "cpu", "cuda")
+    assert (home / "fresh/build.toml").is_file(), made.stderr
+    built = run(home, BUILDER, "build", "fresh", "-j1")
+    assert "built" in built.stdout
+    assert "cuda: not built here: " in built.stdout
+    return home
+
+
+def run(
+    cwd: Path, code: str, *arguments: str, code_expected: int = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a new process that sees nothing of this one's kernels."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KERNELS_", "LOCAL_"))
+    }
+    root = next(path for path in (cwd, *cwd.parents) if path.name.startswith("home"))
+    env |= {"XDG_CACHE_HOME": str(root / "cache"), "KERNELS_CACHE": str(root / "kernels")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env=env | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code_expected, done.stdout + done.stderr
+    return done
+
+
+def test_build_holds_variant_directories_only(home: Path) -> None:
+    assert [path.name for path in (home / "fresh/build").iterdir()] == [
+        "torch-stable-abi210-cpu-x86_64-linux"
+    ]
+    checked = run(home, BUILDER, "check", "fresh")
+    assert checked.stdout == "torch-stable-abi210-cpu-x86_64-linux: ok\n"
+
+
+def test_its_own_tests_pass_on_a_cpu(home: Path) -> None:
+    code = "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '.']))"
+    done = run(home / "fresh", code)
+    assert " passed" in done.stdout
+    assert "failed" not in done.stdout
+
+
+def test_the_example_and_the_benchmark_run(home: Path) -> None:
+    here = {"LOCAL_KERNELS": "me/fresh=."}
+    shown = run(home / "fresh", "import runpy; runpy.run_path('example.py')", **here)
+    assert shown.stdout == "tensor([1., 1., 1., 1.])\n"
+    code = "import runpy; runpy.run_path('benchmarks/benchmark.py', run_name='__main__')"
+    assert len(run(home / "fresh", code, **here).stdout.splitlines()) == 4
+
+
+def test_published_to_a_directory_and_loaded_by_one_line(home: Path) -> None:
+    hub = (home / "hub").as_uri()
+    first = run(home, BUILDER, "upload", "fresh", "--hub", hub)
+    assert first.stdout.splitlines()[-1].startswith("published me/fresh v1 at ")
+    again = run(home, BUILDER, "upload", "fresh", KERNELS_HUB=hub)
+    assert again.stdout.startswith("nothing to publish: me/fresh v1")
+    for options in ("", ", version=1", ', revision="v1"'):
+        used = run(home, USE.format(options=options), KERNELS_HUB=hub)
+        assert used.stdout.startswith(f"[1.0, 2.0, 3.0] {home / 'kernels'}/")
+
+
+def test_the_same_sources_elsewhere_publish_the_same_files(home: Path) -> None:
+    copy = home / "elsewhere" / "renamed"
+    shutil.copytree(home / "fresh", copy, ignore=shutil.ignore_patterns("build"))
+    other = {"XDG_CACHE_HOME": str(home / "other-cache")}
+    run(home, BUILDER, "build", str(copy), "-j1", **other)
+    for path in sorted((home / "fresh/build").rglob("*")):
+        if path.is_file():
+            twin = copy / path.relative_to(home / "fresh")
+            assert twin.read_bytes() == path.read_bytes(), path
+
+
+def test_a_broken_source_leaves_what_was_built(home: Path) -> None:
+    copy = home / "elsewhere" / "broken"
+    shutil.copytree(home / "fresh", copy)
+    before = {path: path.read_bytes() for path in (copy / "build").rglob("*") if path.is_file()}
+    source = copy / "csrc/fresh_cpu.cpp"
+    source.write_text(source.read_text().replace("+ 1.0f;", "+ one;"))
+    failed = run(home, BUILDER, "build", str(copy), "-j1", code_expected=1)
+    assert "fresh_cpu.cpp" in failed.stdout
+    assert "one" in failed.stdout
+    assert "Traceback" not in failed.stderr
+    assert before == {
+        path: path.read_bytes() for path in (copy / "build").rglob("*") if path.is_file()
+    }
+
+
+def test_a_plan_imports_neither_torch_nor_what_draws(home: Path) -> None:
+    code = (
+        "import sys; from kernel_builder.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print(sorted({'torch', 'rich', 'jinja2'} & set(sys.modules)))"
+    )
+    planned = run(home, code, "plan", "fresh").stdout.splitlines()
+    assert "torch stable ABI 2.10" in planned[3]
+    assert planned[-1] == "[]"

@@ -77,9 +77,9 @@ def convert_photograph(target: Path) -> dict[str, object]:
         sys.exit(f"demo: img2gray differs from torch by {worst} grey levels; at most 1 is rounding")
     side_by_side = torch.cat([colours, grey[..., None].expand(-1, -1, 3)], dim=1)
     Image.fromarray(grey.numpy()).save(target)
-    Image.fromarray(side_by_side.numpy()).save(target.with_name("demo.png"), optimize=True)
+    Image.fromarray(side_by_side.numpy()).save(target.with_name("demo.jpg"), quality=85)
     height, width = grey.shape
-    print(f"  photograph of {width} x {height} pixels to grey: {target.name}, side by side: demo.png")
+    print(f"  photograph of {width} x {height} pixels to grey: {target.name}, side by side: demo.jpg")
     return {"picture": {"width": width, "height": height, "largest_difference": worst}}
 
 

@@ -121,7 +121,7 @@ def measure_checkout() -> dict[str, Any]:
         subprocess.run(["make", "setup"], cwd=clone, env=env, check=True)
         seconds["setup again"] = time.perf_counter() - begin
         output = clone / "demo-output"
-        shutil.copyfile(output / "demo.png", RESULTS / "demo.png")
+        shutil.copyfile(output / "demo.jpg", RESULTS / "demo.jpg")
         demo = json.loads((output / "demo.json").read_text())
         load = json.loads((output / "load.json").read_text())
     return {"seconds": seconds, "demo": demo["seconds"], "load": load}
@@ -301,7 +301,7 @@ def render_checkout(checkout: dict[str, Any]) -> list[str]:
         "| kernel | " + " | ".join(PHASES) + " | all, ms |", "|---" * (len(PHASES) + 2) + "|", *phases, "",
         "Kernel against eager torch, one thread:", "",
         "| op | kernel | torch | speed-up |", "|---|---|---|---|", *speeds, "",
-        "![photograph and grey version](demo.png)", "",
+        "![photograph and grey version](demo.jpg)", "",
     ]  # fmt: skip
 
 

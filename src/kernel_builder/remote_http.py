@@ -100,10 +100,10 @@ class HttpRemote:
     def _spoken(self, repo: RepoId) -> Iterator[None]:
         """Turn the client's errors into ours, saying what to do."""
         # The client's transport is httpx or httpx2, by its version; it names the error either way.
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HTTPError,  # type: ignore[attr-defined]
-        )
+        from huggingface_hub import errors
+        from huggingface_hub.errors import HfHubHTTPError
+
+        unreachable: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
 
         try:
             yield
@@ -116,7 +116,7 @@ class HttpRemote:
             if status in (401, 403):
                 raise UploadError(f"{repo} at {self.url}: {self._refusal(status)}") from err
             raise UploadError(f"{repo} at {self.url}: {err}") from err
-        except (OSError, HTTPError) as err:
+        except (OSError, unreachable) as err:
             raise UploadError(
                 f"{self.url}: cannot be reached ({err}); nothing more was published, so the same "
                 "command goes on from there"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.card import render_card
@@ -122,15 +122,7 @@ def upload(
         card = _write_card(project, build, repo, variants, Path(temporary))
         files = [*_variant_files(variants), *_benchmark_files(project), *card]
         plan = make_plan(build, repo, remote, files, card, tag=tag, prune=prune)
-        notes = _notes(project, build, variants, has_card=bool(card))
-        plan = UploadPlan(
-            repo=repo,
-            url=remote.url,
-            branch=plan.branch,
-            main=plan.main,
-            tags=plan.tags,
-            notes=notes,
-        )
+        plan = replace(plan, notes=_notes(project, build, variants, has_card=bool(card)))
         if plan.is_empty:
             return Uploaded(plan=plan, commit=plan.branch.branch.commit, changed=False)
         if not confirm(plan):

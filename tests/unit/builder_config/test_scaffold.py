@@ -42,6 +42,15 @@ def test_every_python_file_parses_and_every_file_ends_in_a_newline(backends) -> 
             ast.parse(text, path)
 
 
+@pytest.mark.parametrize("name", ["class", "torch", "pytest"])
+def test_a_kernel_may_be_called_like_a_keyword_or_a_package(name: str) -> None:
+    new = plan_project(name=f"me/{name}", backends=["cpu"], licence="MIT")
+    for path, text in render_project(new).items():
+        if path.endswith(".py"):
+            assert f"{name} =" not in text
+            ast.parse(text, path)
+
+
 def test_nothing_is_written_where_one_file_is_there(tmp_path: Path) -> None:
     (tmp_path / "CARD.md").write_text("mine")
     with pytest.raises(ScaffoldError, match=r"(?s)CARD\.md.*--overwrite") as caught:

@@ -1,0 +1,87 @@
+"""The backward of calls outside torch.compile, past the parts of torch that they do not need.
+
+The rows are normalised again in the backward, which reads them anyway, so the forward
+keeps nothing but its inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import _launch
+
+__all__ = ["add_norm", "norm"]
+
+
+def _dtype_if(wanted: bool, x: torch.Tensor | None) -> torch.dtype | None:
+    return x.dtype if wanted and x is not None else None
+
+
+class Norm(torch.autograd.Function):
+    """y of (x, weight, bias); the plan and the epsilon have no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: _launch.ForwardPlan, eps: float, *inputs: Any) -> torch.Tensor:
+        ctx.save_for_backward(*inputs)
+        ctx.options = (eps, plan.is_rms)
+        return plan.norm(*inputs, eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, bias = ctx.saved_tensors
+        eps, is_rms = ctx.options
+        _, _, _, wants_weight, wants_bias = ctx.needs_input_grad
+        gradients = _launch.backward(
+            *(x, weight, dy, None, eps),
+            is_rms=is_rms,
+            dweight_dtype=_dtype_if(wants_weight, weight),
+            dbias_dtype=_dtype_if(wants_bias, bias),
+        )
+        return None, None, *gradients
+
+
+class AddNorm(torch.autograd.Function):
+    """y and the sum of (x, residual, weight, bias)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, plan: _launch.ForwardPlan, eps: float, *inputs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x, residual, weight, bias = inputs
+        y, total = plan.add_norm(*inputs, eps)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(total, weight, bias)
+        ctx.options = (eps, plan.is_rms, x.dtype, residual.dtype)
+        return y, total
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, dy: torch.Tensor | None, dsum: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
+        total, weight, bias = ctx.saved_tensors
+        eps, is_rms, x_dtype, residual_dtype = ctx.options
+        _, _, _, _, wants_weight, wants_bias = ctx.needs_input_grad
+        dweight = dbias = None
+        if dy is None:
+            dh = dsum
+        else:
+            dh, dweight, dbias = _launch.backward(
+                *(total, weight, dy, dsum, eps),
+                is_rms=is_rms,
+                dweight_dtype=_dtype_if(wants_weight, weight),
+                dbias_dtype=_dtype_if(wants_bias, bias),
+            )
+        if dh is None:
+            return (None,) * 6
+        return None, None, dh.to(x_dtype), dh.to(residual_dtype), dweight, dbias
+
+
+# Function.apply first asks what torch.func's transforms do with the inputs; the callers
+# have already found that there is none.
+norm = super(torch.autograd.Function, Norm).apply
+add_norm = super(torch.autograd.Function, AddNorm).apply

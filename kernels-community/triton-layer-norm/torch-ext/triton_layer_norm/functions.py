@@ -1,0 +1,160 @@
+"""The functions of this kernel: each finds the shortest way to the device kernels.
+
+Plain tensors outside torch.compile are launched without torch's dispatcher, which costs
+as much as the kernel for few rows; everything else goes through the registered ops.
+"""
+
+# ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
+from __future__ import annotations
+
+import torch
+
+from . import _autograd, _launch, _registered, reference
+from ._checks import check_norm, refuse_unsupported
+
+__all__ = ["layer_norm_fn", "rms_norm_fn", "rms_norm_forward"]
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+
+_PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})
+
+_is_grad_enabled = torch.is_grad_enabled
+_is_compiling = torch.compiler.is_compiling
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+
+
+def rms_norm_fn(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    *,
+    eps: float = 1e-6,
+    prenorm: bool = False,
+    residual_in_fp32: bool = False,
+    **unsupported: object,
+) -> Result:
+    """Return ``h / sqrt(mean(h²) + eps) * weight + bias`` for ``h = x + residual``.
+
+    Args:
+        x: (…, hidden).
+        weight: (hidden,) of any floating dtype, or None for ones.
+        bias: (hidden,), or None for zeros.
+        residual: of the shape of `x`, in any floating dtype, added in float32.
+        eps: added to the mean of the squares.
+        prenorm: also return ``h``, rounded to the dtype of `residual` (or of `x`, without one).
+        residual_in_fp32: return ``h`` in float32.
+        unsupported: other options of the functions of this name; only their neutral values.
+
+    Returns:
+        y of the shape and dtype of `x`, or ``(y, h)`` with `prenorm`.
+
+    Raises:
+        ValueError: shapes, dtypes or devices do not fit, or an unsupported option is used.
+    """
+    if unsupported:
+        refuse_unsupported("rms_norm_fn", unsupported)
+    if residual is None and not prenorm:
+        return _norm(x, weight, bias, eps, True)
+    return _norm_with_sum(x, residual, weight, bias, eps, True, prenorm, residual_in_fp32)
+
+
+rms_norm_forward = rms_norm_fn
+
+
+def layer_norm_fn(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    *,
+    eps: float = 1e-6,
+    prenorm: bool = False,
+    residual_in_fp32: bool = False,
+    is_rms_norm: bool = False,
+    **unsupported: object,
+) -> Result:
+    """Return ``(h - mean(h)) / sqrt(var(h) + eps) * weight + bias`` for ``h = x + residual``.
+
+    With `is_rms_norm` it is `rms_norm_fn`, whose arguments, result and errors it shares.
+    """
+    if unsupported:
+        refuse_unsupported("layer_norm_fn", unsupported)
+    if residual is None and not prenorm:
+        return _norm(x, weight, bias, eps, is_rms_norm)
+    return _norm_with_sum(x, residual, weight, bias, eps, is_rms_norm, prenorm, residual_in_fp32)
+
+
+def _is_direct(x: torch.Tensor) -> bool:
+    """Whether `x` is memory on a GPU, seen by no compiler, mode or transform of torch."""
+    return (
+        x.is_cuda
+        and not _is_compiling()
+        and type(x) in _PLAIN_TYPES
+        and not _dispatch_modes()
+        and _functorch_level() is None
+    )
+
+
+def _norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    is_rms: bool,
+) -> torch.Tensor:
+    if _is_direct(x):
+        plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
+        if plan is not None:
+            if _is_grad_enabled() and (
+                x.requires_grad
+                or (weight is not None and weight.requires_grad)
+                or (bias is not None and bias.requires_grad)
+            ):
+                return _autograd.norm(plan, eps, x, weight, bias)
+            return plan.norm(x, weight, bias, eps)
+    check_norm(x, weight, bias, None)
+    if x.is_cuda:
+        return _registered.norm(x, weight, bias, eps, is_rms)
+    return reference.norm(x, weight, bias, eps, is_rms=is_rms)
+
+
+def _add_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    is_rms: bool,
+    sum_dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if _is_direct(x):
+        plan = _launch.find_plan(x, residual, weight, bias, is_rms, sum_dtype)
+        if plan is not None:
+            inputs = (x, residual, weight, bias)
+            if _is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
+                return _autograd.add_norm(plan, eps, *inputs)
+            return plan.add_norm(*inputs, eps)
+    check_norm(x, weight, bias, residual)
+    if x.is_cuda:
+        return _registered.add_norm(x, residual, weight, bias, eps, is_rms, sum_dtype)
+    return reference.add_norm(x, residual, weight, bias, eps, is_rms=is_rms, sum_dtype=sum_dtype)
+
+
+def _norm_with_sum(
+    x: torch.Tensor,
+    residual: torch.Tensor | None,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    is_rms: bool,
+    prenorm: bool,
+    residual_in_fp32: bool,
+) -> Result:
+    if residual is None:
+        total = x.float() if residual_in_fp32 else x
+        return _norm(x, weight, bias, eps, is_rms), total
+    sum_dtype = torch.float32 if residual_in_fp32 else residual.dtype
+    y, total = _add_norm(x, residual, weight, bias, eps, is_rms, sum_dtype)
+    return (y, total) if prenorm else y

@@ -31,7 +31,9 @@ def main(output: Path) -> None:
     picture = convert_photograph(output / "grey.png")
     rows = measure()
     (output / "load.json").write_text(
-        json.dumps({"traces": [as_json(trace) for trace in traces], "rows": rows, **picture}, indent=2)
+        json.dumps(
+            {"traces": [as_json(trace) for trace in traces], "rows": rows, **picture}, indent=2
+        )
         + "\n"
     )
 
@@ -79,7 +81,9 @@ def convert_photograph(target: Path) -> dict[str, object]:
     Image.fromarray(grey.numpy()).save(target)
     Image.fromarray(side_by_side.numpy()).save(target.with_name("demo.jpg"), quality=85)
     height, width = grey.shape
-    print(f"  photograph of {width} x {height} pixels to grey: {target.name}, side by side: demo.jpg")
+    print(
+        f"  photograph of {width} x {height} pixels to grey: {target.name}, side by side: demo.jpg"
+    )
     return {"picture": {"width": width, "height": height, "largest_difference": worst}}
 
 
@@ -115,7 +119,9 @@ def measure() -> list[dict[str, object]]:
             lambda: grey.copy_(image.float() @ weights),
         ),
     ]
-    print(f"\n  {'one thread, median of ' + str(ROUNDS):<44}{'kernel':>10}{'torch':>10}{'speed-up':>10}")
+    print(
+        f"\n  {'one thread, median of ' + str(ROUNDS):<44}{'kernel':>10}{'torch':>10}{'speed-up':>10}"
+    )
     rows: list[dict[str, object]] = []
     for name, kernel, eager in cases:
         kernel(), eager()

@@ -64,7 +64,8 @@ def stray_faults(path: Path) -> list[str]:
 def main() -> int:
     """Print every fault; exit 1 if there is one."""
     faults = [fault for path in tracked("src/*.py") for fault in module_faults(path)]
-    faults += [fault for path in tracked() for fault in stray_faults(path)]
+    # Tests make up homes of people who do not exist.
+    faults += [fault for path in tracked(":!tests") for fault in stray_faults(path)]
     for fault in faults:
         print(fault)
     return 1 if faults else 0

@@ -19,7 +19,7 @@ from ._checks import check_norm
 
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _MAX_HIDDEN = 32768  # in one program's registers
-_LARGE = 1 << 24  # elements from which the programs are better fewer and larger
+_LARGE = 1 << 25  # elements from which the programs are better fewer and larger
 
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
@@ -298,8 +298,14 @@ def _make_plan(
 def _choose_form(hidden: int, *, is_large: bool, pdl: bool) -> Form:
     """Measured on an H200: see docs/kernels/triton-layer-norm.md."""
     block = _next_power_of_2(hidden)
-    rows = max(1, min(4, 16384 // block)) if is_large else 1
-    warps = min(32, max(4, block * rows // 1024 if is_large else block // 512))
+    if is_large and block == hidden and block >= 4096:
+        rows = max(1, 16384 // block)
+        warps = max(16, block // 1024)
+    else:
+        rows = 1
+        warps = min(16, max(4, block // (1024 if is_large and block > 4096 else 512)))
+    if block > 16384:
+        warps = 32
     return Form(block, rows, warps, pdl)
 
 
@@ -340,7 +346,7 @@ def _find_allocator() -> Callable[[torch.Tensor], torch.Tensor]:
         return torch.empty_like
 
     def empty(x: torch.Tensor) -> torch.Tensor:
-        return allocate(x.shape, x.stride(), x.dtype)
+        return allocate(tuple(x.shape), x.stride(), x.dtype)
 
     return empty
 

@@ -132,14 +132,15 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     Only what is listed is there to be read: a file that is used and not listed would change the
     library without changing the namespace of its ops.
     """
-    for name in ("src", "obj", "log", "out", "gen"):
+    for name in ("src", "obj", "log", "out", "gen", "gen/torch"):
         (work / name).mkdir()
     for path in dict.fromkeys([*(unit.source for unit in build.units), *build.headers]):
         target = work / "src" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(project / path, target)
-    registration = files("kernel_builder").joinpath("templates/registration.h")
-    (work / "gen" / "registration.h").write_bytes(registration.read_bytes())
+    templates = files("kernel_builder").joinpath("templates")
+    for name, place in (("registration.h", "."), ("extension.h", "torch")):
+        (work / "gen" / place / name).write_bytes(templates.joinpath(name).read_bytes())
     (work / "exports.map").write_text(EXPORTS)
     return work / "src"
 

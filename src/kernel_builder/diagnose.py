@@ -48,10 +48,12 @@ def find_hint(project: Path, output: str) -> str | None:
             "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
             "instead, or build for torch's full interface"
         )
-    if "pybind11/" in output:
+    if re.search(r"pybind11/|PYBIND11_MODULE|\bpy::|'py' (was not|has not|is not)", output):
         return (
-            "pybind11, which torch/extension.h brings, needs more than Python's stable ABI; "
-            "include torch/library.h and register the ops with TORCH_LIBRARY_EXPAND"
+            "pybind11 needs more than Python's stable ABI, so kernels do without it: include "
+            "torch/extension.h or torch/library.h, and in place of PYBIND11_MODULE write "
+            'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("f(Tensor x) -> Tensor", '
+            "&f); } and REGISTER_EXTENSION(TORCH_EXTENSION_NAME), both from registration.h"
         )
     if "Killed signal" in output:
         return "the compiler was killed, probably for want of memory: build with --jobs 1"

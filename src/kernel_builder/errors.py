@@ -49,15 +49,20 @@ class ConfigFault:
 
 
 def format_fault(file: str, fault: ConfigFault) -> str:
-    """Write a fault as one line: ``build.toml:LINE: path: message; did you mean "x"?``."""
+    """Write a fault as one line: ``build.toml:LINE: path: message; did you mean "x"?``.
+
+    What would break the line or steer a terminal is written as an escape.
+    """
     parts = [f"{file}:{fault.line}", fault.path, fault.message]
     text = ": ".join(part for part in parts if part)
-    if fault.suggestion is None:
-        return text
-    meant = fault.suggestion
-    if meant[0] not in '"[' and not meant.isdecimal():
-        meant = f'"{meant}"'
-    return f"{text}; did you mean {meant}?"
+    if fault.suggestion is not None:
+        meant = fault.suggestion
+        if meant[0] not in '"[' and not meant.isdecimal():
+            meant = f'"{meant}"'
+        text = f"{text}; did you mean {meant}?"
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 class ConfigError(KernelError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,20 +63,51 @@ def read_sources(project: Path, build: Build) -> SourceSet:
     """Read and hash the files of a project.
 
     Raises:
-        ProjectError: a file that ``build.toml`` lists is not there; every one is named.
+        ProjectError: files cannot be read, are no files, or lie outside; every one is named.
     """
-    listed, missing = [], []
-    for path in listed_paths(build):
-        try:
-            listed.append(read_source(project, path))
-        except OSError as err:
-            missing.append(f"{project / path}: {err.strerror}; build.toml lists it")
-    if missing:
-        raise ProjectError("\n".join(missing))
-    extension = tuple(
-        read_source(project, path) for path in sorted(_walk_extension(project, build))
-    )
-    return SourceSet(listed=tuple(listed), extension=extension)
+    faults: list[str] = []
+
+    def read_all(paths: Iterable[str], why: str) -> tuple[SourceFile, ...]:
+        read = []
+        for path in paths:
+            try:
+                read.append(read_source(project, path))
+            except OSError as err:
+                faults.append(f"{project / path}: {err.strerror}; {why}")
+        return tuple(read)
+
+    listed = read_all(listed_paths(build), "build.toml lists it")
+    directory = extension_directory(build)
+    faults += find_strays(project, directory)
+    if faults:
+        raise ProjectError("\n".join(faults))
+    extension = read_all(sorted(_walk_extension(project, build)), f"it is part of {directory}")
+    if faults:
+        raise ProjectError("\n".join(faults))
+    return SourceSet(listed=listed, extension=extension)
+
+
+def find_strays(project: Path, directory: str) -> list[str]:
+    """Say what in a directory of a project can be no part of a kernel.
+
+    Links that leave the project or lead nowhere, links to directories, pipes and devices: another
+    checkout would not have the same there, and reading some of them never ends.
+    """
+    root = project.resolve()
+    faults = []
+    for top, names, files in os.walk(project / directory):
+        names[:] = [name for name in names if _is_source(name)]
+        for name in sorted(each for each in (*names, *files) if _is_source(each)):
+            place = Path(top) / name
+            if place.is_symlink() and not place.exists():
+                faults.append(f"{place}: a link to nothing; copy the file into the project")
+            elif not place.resolve().is_relative_to(root):
+                faults.append(f"{place}: a link out of the project; copy the file into it")
+            elif place.is_dir() and place.is_symlink():
+                faults.append(f"{place}: a link to a directory; copy the directory")
+            elif not place.is_dir() and not place.is_file():
+                faults.append(f"{place}: neither a file nor a directory; remove it")
+    return faults
 
 
 def read_source(project: Path, path: str) -> SourceFile:
@@ -119,12 +150,13 @@ def _walk_extension(project: Path, build: Build) -> Iterator[str]:
     top = project / extension_directory(build)
     generated = f"{extension_directory(build)}/{build.general.module}/{GENERATED}"
     for directory, names, files in os.walk(top):
-        names[:] = [
-            name
-            for name in names
-            if name != "__pycache__" and not name.startswith(".") and not name.endswith(_LEFT_OUT)
-        ]
+        names[:] = [name for name in names if _is_source(name)]
         for name in files:
             path = (Path(directory) / name).relative_to(project).as_posix()
-            if not name.startswith(".") and not name.endswith(_LEFT_OUT) and path != generated:
+            if _is_source(name) and path != generated:
                 yield path
+
+
+def _is_source(name: str) -> bool:
+    """Say whether an author writes files or directories of this name."""
+    return name != "__pycache__" and not name.startswith(".") and not name.endswith(_LEFT_OUT)

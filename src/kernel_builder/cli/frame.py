@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,6 +53,16 @@ class LazyGroup(click.Group):
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or name the one that was probably meant."""
+        if args[0] not in self._verbs and not args[0].startswith("-"):
+            close = get_close_matches(args[0], self._verbs, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"expected {', '.join(self._verbs)}"
+            ctx.fail(f"no command {args[0]!r}; {meant}")
+        return super().resolve_command(ctx, args)
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -38,6 +38,9 @@ def check_files(project: Path, raw: Mapping[str, Any], faults: Faults) -> None:
         elif place.is_dir():
             message = f'"{text}" is a directory; list each file in it'
             faults.add(path, "missing-file", message)
+        elif place.exists() and not place.is_file():
+            message = f'"{text}" is no file but a pipe, socket or device; put the source there'
+            faults.add(path, "missing-file", message)
         elif not place.is_file():
             message = f'no file "{text}" in the project'
             faults.add(path, "missing-file", message, _find_near(project, text))

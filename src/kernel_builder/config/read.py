@@ -70,10 +70,11 @@ def parse_build(data: bytes, file: str = FILE_NAME) -> Build:
 def _judge(data: bytes, file: str) -> tuple[Build | None, Faults, dict[str, Any]]:
     """Judge everything but the files: the value, where it has one, the faults, the raw data."""
     try:
-        text = data.decode("utf-8")
+        # Some editors begin a file with a byte order mark, which tomllib refuses.
+        text = data.decode("utf-8-sig")
         raw = tomllib.loads(text)
         places = index_lines(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as err:
+    except (ValueError, RecursionError) as err:
         raise ConfigError(file, (_syntax_fault(data, err),)) from err
     faults = Faults(places)
     root = Table(raw, (), faults)
@@ -124,6 +125,11 @@ def _syntax_fault(data: bytes, err: Exception) -> ConfigFault:
         message = f"byte {column} of the line is not UTF-8"
     elif isinstance(err, RecursionError):
         line, message = 1, "lists or tables nested too deeply"
+    elif not isinstance(err, tomllib.TOMLDecodeError):
+        # Python reads no number of so many digits, and does not say where it stands.
+        place = re.search(rb"\d{1000}", data)
+        line = data.count(b"\n", 0, place.start()) + 1 if place else line
+        message = "a number has too many digits"
     elif match := re.search(r" \(at line (\d+), column (\d+)\)", message):
         line = int(match[1])
         message = f"{message[: match.start()]} in column {match[2]}"

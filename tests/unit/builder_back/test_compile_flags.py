@@ -151,7 +151,11 @@ def test_hints(tmp_path: Path) -> None:
     absent = "a.cpp:1:10: fatal error: {}: No such file or directory"
     assert "csrc/x.h is in the project" in str(find_hint(tmp_path, absent.format("x.h")))
     assert find_hint(tmp_path, absent.format("y.h")) is None
-    pybind = "/t/include/pybind11/buffer_info.h:108:35: error: expected ')'"
-    assert "TORCH_LIBRARY_EXPAND" in str(find_hint(tmp_path, pybind))
+    for pybind in (
+        "/t/include/pybind11/buffer_info.h:108:35: error: expected ')'",
+        "a.cpp:9:17: error: expected constructor before '(' token\n 9 | PYBIND11_MODULE(x, m) {",
+        "a.cpp:4:3: error: 'py' has not been declared",
+    ):
+        assert "TORCH_LIBRARY_EXPAND" in str(find_hint(tmp_path, pybind))
     assert "memory" in str(find_hint(tmp_path, "g++: fatal error: Killed signal terminated"))
     assert find_hint(tmp_path, "error: expected ';'") is None

@@ -79,7 +79,10 @@ def test_the_version(call) -> None:
 
 
 def test_an_unknown_verb_or_option_is_wrong_usage(call) -> None:
-    assert call("biuld")[0] == 2
+    code, _, err = call("biuld")
+    assert code == 2
+    assert "did you mean build?" in err
+    assert "expected init, plan" in call("xyzzy")[2]
     assert call("plan", "--nonsense")[0] == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,14 @@ def test_a_link_out_of_the_project_is_refused(project: Path, tmp_path_factory) -
     assert [fault.kind for fault in caught.value.faults] == ["bad-path"]
 
 
+def test_a_pipe_is_no_source(project: Path) -> None:
+    (project / "csrc/one.h").unlink()
+    os.mkfifo(project / "csrc/one.h")
+    with pytest.raises(ConfigError, match="is no file but a pipe") as caught:
+        read_build(project)
+    assert [fault.suggestion for fault in caught.value.faults] == [None]
+
+
 @pytest.mark.parametrize(
     "path", ["/etc/one.cpp", "../one.cpp", "csrc/../../x.cpp", "csrc/*.cpp", ""]
 )
@@ -208,6 +217,7 @@ def test_components_under_noarch_would_be_ignored_so_they_are_refused() -> None:
         (b"a = 1\na = 2\n", 2, "overwrite"),
         (b"a = 1\nb = '\xff'\n", 2, "byte 6 of the line is not UTF-8"),
         (b"a = " + b"[" * 5000 + b"]" * 5000, 1, "nested too deeply"),
+        (b"a = 1\nb = " + b"7" * 5000, 2, "too many digits"),
     ],
 )
 def test_what_is_not_toml(data: bytes, line: int, message: str) -> None:
@@ -216,6 +226,10 @@ def test_what_is_not_toml(data: bytes, line: int, message: str) -> None:
     [fault] = caught.value.faults
     assert (fault.line, fault.path, fault.kind) == (line, "", "syntax")
     assert isinstance(caught.value, KernelError)
+
+
+def test_a_byte_order_mark_is_no_fault() -> None:
+    assert parse_build(b"\xef\xbb\xbf" + GOOD.encode()) == parse_build(GOOD.encode())
 
 
 def test_an_old_file_may_say_licence_and_version() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -303,7 +304,7 @@ def test_op_ids_of_different_files_differ(one: str, other: str) -> None:
 
 def test_the_source_set_of_a_project_on_disk(tmp_path: Path) -> None:
     from kernel_builder.errors import ProjectError
-    from kernel_builder.sources import find_full_abi_header, read_sources
+    from kernel_builder.sources import read_sources
 
     build = build_of()
     for path in (*listed_paths(build), "torch-ext/my_op/__init__.py"):
@@ -324,6 +325,36 @@ def test_the_source_set_of_a_project_on_disk(tmp_path: Path) -> None:
     (tmp_path / "csrc/op.cu").unlink()
     with pytest.raises(ProjectError, match=r"(?s)op\.cpp.*op\.cu"):
         read_sources(tmp_path, build)
+
+
+def test_what_is_no_file_of_the_project_is_refused_by_name(tmp_path: Path) -> None:
+    from kernel_builder.errors import ProjectError
+    from kernel_builder.sources import read_sources
+
+    project = tmp_path / "project"
+    build = build_of()
+    for path in (*listed_paths(build), "torch-ext/my_op/__init__.py"):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text("")
+    module = project / "torch-ext/my_op"
+    (tmp_path / "secret.py").write_text("")
+    (module / "outside.py").symlink_to(tmp_path / "secret.py")
+    (module / "nothing.py").symlink_to("nowhere")
+    (module / "directory").symlink_to("../../csrc")
+    os.mkfifo(module / "pipe.py")
+    (module / "inside.py").symlink_to("__init__.py")
+    with pytest.raises(ProjectError) as caught:
+        read_sources(project, build)
+    assert [line.removeprefix(f"{module}/") for line in str(caught.value).splitlines()] == [
+        "directory: a link to a directory; copy the directory",
+        "nothing.py: a link to nothing; copy the file into the project",
+        "outside.py: a link out of the project; copy the file into it",
+        "pipe.py: neither a file nor a directory; remove it",
+    ]
+
+
+def test_the_headers_of_the_full_interface() -> None:
+    from kernel_builder.sources import find_full_abi_header
 
     assert find_full_abi_header(b"#include <vector>\n  #  include <ATen/ATen.h>\n") == "ATen/ATen.h"
     assert find_full_abi_header(b'#include "torch/library.h"') == "torch/library.h"

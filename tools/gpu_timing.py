@@ -13,6 +13,7 @@ host's part is not in the figure.
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Mapping
 
@@ -69,12 +70,16 @@ def time_loop(call: Call, *, repeats: int) -> float:
 def time_in_turns(
     calls: Mapping[str, Call], way: str, *, rounds: int = 7, repeats: int = 20
 ) -> dict[str, list[float]]:
-    """Microseconds of every call in every round, after a round of warming up."""
+    """Microseconds of every call in every round, after a round of warming up.
+
+    The order changes with every round: the chip is slower after heavy work.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
+    order = random.Random(0)
     for round_number in range(-1, rounds):
-        for name, call in calls.items():
+        for name, call in order.sample(list(calls.items()), len(calls)):
             if way == "loop":
-                taken = time_loop(call, repeats=max(repeats, 50))
+                taken = time_loop(call, repeats=repeats)
             else:
                 taken = time_single(call, cold=way == "cold", repeats=repeats)
             if round_number >= 0:

@@ -1,6 +1,6 @@
 """Sweep the forms of triton-layer-norm's forward kernel, and what a call costs on the host.
 
-    python tools/gpu_tune_triton_layer_norm.py [sweep] [host] [peers] [model]
+    python tools/gpu_tune_triton_layer_norm.py [sweep] [host]
 
 Prints one table for each; `docs/kernels/triton-layer-norm.md` says what was concluded.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import os
 import sys
 import tempfile
 import time
@@ -18,19 +17,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from gpu_timing import copy_bandwidth, medians, time_in_turns
+from gpu_bench_triton_layer_norm import EPS, HIDDEN, PROJECT, REPO_ID, RMSNorm, rms_peers
+from gpu_timing import WAYS, copy_bandwidth, medians, time_in_turns
 from torch import nn
 
 from kernels import get_kernel
-
-ROWS = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768]
-HIDDEN = 4096
-EPS = 1e-5
-REPO_ID = "kernels-community/triton-layer-norm"
-PROJECT = Path(__file__).parents[1] / REPO_ID
-PACKAGE = PROJECT / "torch-ext/triton_layer_norm"
-os.environ.setdefault("LOCAL_KERNELS", f"{REPO_ID}={PROJECT}")
-
 
 # Changes to the source of the forward kernel that are tried beside it.
 LOAD_X = "load_tile(x_ptr + row * x_row_stride + columns, mask, MASKED)"
@@ -45,7 +36,7 @@ TRIALS = {"": {}, "ef": EVICT_FIRST, "cs": STREAMING, "ef+cs": EVICT_FIRST | STR
 
 
 def load_device_kernels(trial: str = ""):
-    source = (PACKAGE / "_kernels.py").read_text()
+    source = (PROJECT / "torch-ext/triton_layer_norm" / "_kernels.py").read_text()
     for old, new in TRIALS[trial].items():
         assert old in source, old
         source = source.replace(old, new)
@@ -57,18 +48,6 @@ def load_device_kernels(trial: str = ""):
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-class RMSNorm(nn.Module):
-    """As a model without any kernel has it."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        variance = x.float().pow(2).mean(-1, keepdim=True)
-        return (self.weight * (x * torch.rsqrt(variance + EPS))).to(x.dtype)
 
 
 def prepare(kernels, x, weight, *, rows_each: int, warps: int, pdl=False, maxnreg=None) -> Callable:
@@ -125,7 +104,7 @@ def sweep() -> None:
         x = torch.randn(rows, hidden, device="cuda", dtype=torch.float16)
         module = RMSNorm(hidden).cuda().half().requires_grad_(False)
         expected = F.rms_norm(x.double(), (hidden,), module.weight.double(), EPS)
-        calls = {"clone": lambda x=x: x.clone(), **peer_calls(x, module)}
+        calls = {"clone": lambda x=x: x.clone(), **rms_peers(x, module)}
         del calls["eager"]
         calls |= forms(x, module.weight, few=rows < 2048)
         for name, call in calls.items():
@@ -136,8 +115,7 @@ def sweep() -> None:
         moved = 2 * x.numel() * x.element_size()
         print(f"\n{rows} x {hidden}: form, cold us (GB/s), warm us, loop us")
         cold, warm, loop = (
-            medians(time_in_turns(calls, way, rounds=5, repeats=10))
-            for way in ("cold", "warm", "loop")
+            medians(time_in_turns(calls, way, rounds=5, repeats=10)) for way in WAYS
         )
         for name in sorted(calls, key=lambda n: cold[n])[:14]:
             print(
@@ -222,101 +200,10 @@ def host() -> None:
         print(f"  {name:24} {host_us(call):6.2f}")
 
 
-def peer_calls(x, module) -> dict[str, Callable]:
-    calls = {
-        "eager": lambda: module(x),
-        "F.rms_norm": lambda: F.rms_norm(x, (x.shape[-1],), module.weight, EPS),
-    }
-    compiled = torch.compile(module, dynamic=False)
-    calls["compile"] = lambda: compiled(x)
-    try:
-        from liger_kernel.transformers import LigerRMSNorm
-    except ImportError as err:
-        print("no Liger:", err)
-    else:
-        liger = LigerRMSNorm(x.shape[-1], eps=EPS).to(x.device, x.dtype)
-        liger.weight = module.weight
-        calls["liger"] = lambda: liger(x)
-    return calls
-
-
-class Model(nn.Module):
-    """The tutorial's model; the weights are random, since equal ones hide errors."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.linear1 = nn.Linear(HIDDEN, HIDDEN)
-        self.norm = norm
-        self.activation = nn.GELU()
-        self.linear2 = nn.Linear(HIDDEN, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear2(self.activation(self.norm(self.linear1(x))))
-
-
-def model() -> None:
-    """The whole model as the tutorial times it: a loop of calls, with autograd recording."""
-    from liger_kernel.transformers import LigerRMSNorm
-
-    torch._dynamo.config.recompile_limit = 64
-    layers = get_kernel(REPO_ID).layers
-    plain = RMSNorm(HIDDEN)
-    ours = RMSNorm(HIDDEN)
-    ours.variance_epsilon = EPS
-    ours.forward = layers.LlamaRMSNorm.forward.__get__(ours)
-    norms = {
-        "eager": plain,
-        "nn.RMSNorm": nn.RMSNorm(HIDDEN, EPS),
-        "compile": torch.compile(RMSNorm(HIDDEN), dynamic=False),
-        "liger": LigerRMSNorm(HIDDEN, EPS),
-        "ours": ours,
-        "nothing": nn.Identity(),
-    }
-    models = {name: Model(norm).cuda().half().eval() for name, norm in norms.items()}
-    print("\nmodel: rows, us a call (times faster than eager)")
-    for rows in ROWS:
-        x = torch.randn(rows, HIDDEN, device="cuda", dtype=torch.float16)
-        calls = {name: lambda m=m, x=x: m(x) for name, m in models.items()}
-        found = medians(time_in_turns(calls, "loop", rounds=7, repeats=50))
-        line = (f"{n} {t:.1f} ({found['eager'] / t:.3f})" for n, t in found.items())
-        print(f"  {rows:6} " + "  ".join(line))
-        without_pdl(layers)
-        both = {name: calls[name] for name in ("eager", "ours")}
-        found = medians(time_in_turns(both, "loop", rounds=5, repeats=50))
-        print(f"         without PDL {found['ours']:.1f} ({found['eager'] / found['ours']:.3f})")
-        without_pdl(layers, undo=True)
-
-
-def without_pdl(layers, *, undo: bool = False) -> None:
-    launch = sys.modules[layers.__package__ + "._launch"]
-    launch._plans.clear()
-    launch._processors.clear()
-    if not undo:
-        launch._processors[0] = (launch._processor_count(0), False)
-
-
-def peers() -> None:
-    torch._dynamo.config.recompile_limit = 64
-    module = RMSNorm(HIDDEN).cuda().half()
-    norms = get_kernel(REPO_ID)
-    print("\nrows: us cold / warm / loop, without autograd")
-    with torch.no_grad():
-        for rows in ROWS:
-            x = torch.randn(rows, HIDDEN, device="cuda", dtype=torch.float16)
-            calls = peer_calls(x, module)
-            calls["ours"] = lambda x=x: norms.rms_norm_fn(x, module.weight, eps=EPS)
-            found = [
-                medians(time_in_turns(calls, way, rounds=3, repeats=10))
-                for way in ("cold", "warm", "loop")
-            ]
-            line = "  ".join(f"{n} " + "/".join(f"{t[n]:.1f}" for t in found) for n in calls)
-            print(f"  {rows:6} {line}")
-
-
 def main() -> None:
-    chosen = sys.argv[1:] or ["sweep", "host", "peers"]
+    chosen = sys.argv[1:] or ["sweep", "host"]
     for name in chosen:
-        {"sweep": sweep, "host": host, "peers": peers, "model": model}[name]()
+        {"sweep": sweep, "host": host}[name]()
 
 
 if __name__ == "__main__":

@@ -24,24 +24,31 @@ class Norm(torch.autograd.Function):
     """y of (x, weight, bias); the plan and the epsilon have no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _launch.ForwardPlan, eps: float, *inputs: Any) -> torch.Tensor:
-        ctx.save_for_backward(*inputs)
-        ctx.options = (eps, plan.is_rms)
-        return plan.norm(*inputs, eps)
+    def forward(  # noqa: PLR0917  (in the order of apply)
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        plan: _launch.ForwardPlan,
+        eps: float,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, weight, bias)
+        ctx.options = (plan, eps)
+        return plan.norm(x, weight, bias, eps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, bias = ctx.saved_tensors
-        eps, is_rms = ctx.options
-        _, _, _, wants_weight, wants_bias = ctx.needs_input_grad
+        plan, eps = ctx.options
+        _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
         gradients = _launch.backward(
             *(x, weight, dy, None, eps),
-            is_rms=is_rms,
+            is_rms=plan.is_rms,
             dweight_dtype=_dtype_if(wants_weight, weight),
             dbias_dtype=_dtype_if(wants_bias, bias),
         )
-        return None, None, *gradients
+        return *gradients, None, None
 
 
 class AddNorm(torch.autograd.Function):

@@ -21,6 +21,7 @@ _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _MAX_HIDDEN = 32768  # in one program's registers
 _LARGE = 1 << 25  # elements from which the programs are better fewer and larger
 
+_empty_like = torch.empty_like
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
 
@@ -62,7 +63,7 @@ class ForwardPlan:
         launch = self.launch
         if launch is None or not x.is_contiguous() or _current_device() != self.device:
             return self._launch_any(x, None, weight, bias, eps)[0]
-        y = _empty(x)
+        y = _empty_like(x)
         x_ptr = x.data_ptr()
         y_ptr = y.data_ptr()
         weight_ptr = bias_ptr = None
@@ -113,7 +114,7 @@ class ForwardPlan:
         inputs = (x, residual, weight, bias)
         if launch is None or _current_device() != self.device or not _all_contiguous(inputs):
             return self._launch_any(x, residual, weight, bias, eps)
-        y = _empty(x)
+        y = _empty_like(x)
         total = torch.empty_like(residual, dtype=self.sum_dtype)
         pointers = [None if t is None else t.data_ptr() for t in (*inputs, y, total)]
         if any(p is not None and p & 15 for p in pointers):
@@ -334,24 +335,6 @@ def _find_launcher(compiled: Any) -> tuple[Callable[..., object], tuple[Any, ...
     return launch, ()
 
 
-def _find_allocator() -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what makes an empty dense tensor like another.
-
-    torch.compile's own code allocates by a function that does not go through the
-    dispatcher; where torch has it, so do we.
-    """
-    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    allocate = getattr(guards, "_empty_strided_cuda", None)
-    if allocate is None:
-        return torch.empty_like
-
-    def empty(x: torch.Tensor) -> torch.Tensor:
-        return allocate(tuple(x.shape), x.stride(), x.dtype)
-
-    return empty
-
-
-_empty = _find_allocator()
 _kernels: list[ModuleType] = []
 _processors: dict[int, tuple[int, bool]] = {}
 

@@ -56,7 +56,7 @@ def rms_norm_fn(
     if unsupported:
         refuse_unsupported("rms_norm_fn", unsupported)
     if residual is None and not prenorm:
-        return _norm(x, weight, bias, eps, True)
+        return norm(x, weight, bias, eps, True)
     return _norm_with_sum(x, residual, weight, bias, eps, True, prenorm, residual_in_fp32)
 
 
@@ -82,7 +82,7 @@ def layer_norm_fn(
     if unsupported:
         refuse_unsupported("layer_norm_fn", unsupported)
     if residual is None and not prenorm:
-        return _norm(x, weight, bias, eps, is_rms_norm)
+        return norm(x, weight, bias, eps, is_rms_norm)
     return _norm_with_sum(x, residual, weight, bias, eps, is_rms_norm, prenorm, residual_in_fp32)
 
 
@@ -97,13 +97,19 @@ def _is_direct(x: torch.Tensor) -> bool:
     )
 
 
-def _norm(
+def _has_op(x: torch.Tensor) -> bool:
+    """Whether the op is needed, and can be: torch.func's transforms go through the formulas."""
+    return x.is_cuda and (_is_compiling() or _functorch_level() is None)
+
+
+def norm(
     x: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
     eps: float,
     is_rms: bool,
 ) -> torch.Tensor:
+    """Return the norm alone, by the shortest way; the layers begin here."""
     if _is_direct(x):
         plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
         if plan is not None:
@@ -112,10 +118,10 @@ def _norm(
                 or (weight is not None and weight.requires_grad)
                 or (bias is not None and bias.requires_grad)
             ):
-                return _autograd.norm(plan, eps, x, weight, bias)
+                return _autograd.norm(x, weight, bias, plan, eps)
             return plan.norm(x, weight, bias, eps)
     check_norm(x, weight, bias, None)
-    if x.is_cuda:
+    if _has_op(x):
         return _registered.norm(x, weight, bias, eps, is_rms)
     return reference.norm(x, weight, bias, eps, is_rms=is_rms)
 
@@ -137,7 +143,7 @@ def _add_norm(
                 return _autograd.add_norm(plan, eps, *inputs)
             return plan.add_norm(*inputs, eps)
     check_norm(x, weight, bias, residual)
-    if x.is_cuda:
+    if _has_op(x):
         return _registered.add_norm(x, residual, weight, bias, eps, is_rms, sum_dtype)
     return reference.add_norm(x, residual, weight, bias, eps, is_rms=is_rms, sum_dtype=sum_dtype)
 
@@ -154,7 +160,7 @@ def _norm_with_sum(
 ) -> Result:
     if residual is None:
         total = x.float() if residual_in_fp32 else x
-        return _norm(x, weight, bias, eps, is_rms), total
+        return norm(x, weight, bias, eps, is_rms), total
     sum_dtype = torch.float32 if residual_in_fp32 else residual.dtype
     y, total = _add_norm(x, residual, weight, bias, eps, is_rms, sum_dtype)
     return (y, total) if prenorm else y

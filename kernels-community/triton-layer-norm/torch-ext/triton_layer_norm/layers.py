@@ -31,7 +31,7 @@ class LlamaRMSNorm(nn.Module):
         eps = attributes.get("variance_epsilon")
         if eps is None:
             eps = self.eps if "eps" in attributes else self.variance_epsilon
-        return functions.rms_norm_fn(hidden_states, self.weight, eps=eps)
+        return functions.norm(hidden_states, self.weight, None, eps, True)
 
 
 class LayerNorm(nn.Module):
@@ -53,4 +53,4 @@ class LayerNorm(nn.Module):
         if eps is None:
             eps = self.variance_epsilon if "variance_epsilon" in attributes else self.eps
         bias = getattr(self, "bias", None)
-        return functions.layer_norm_fn(hidden_states, self.weight, bias, eps=eps)
+        return functions.norm(hidden_states, self.weight, bias, eps, False)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import re
 import shutil
 import tempfile
 import time
@@ -58,8 +61,11 @@ class _Job:
 
 def work_directory(project: Path, settings: Settings) -> Path:
     """Return where the builds of a project keep their files and logs, outside the project."""
-    key = hashlib.sha256(str(project.resolve()).encode()).hexdigest()[:16]
-    return settings.cache / "work" / f"{project.resolve().name}-{key}"
+    place = project.resolve()
+    key = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
+    # For people only: a name with a line break would be none for Ninja, and one may be too long.
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", place.name)[:60]
+    return settings.cache / "work" / f"{name}-{key}"
 
 
 def build_project(
@@ -151,11 +157,18 @@ def _build_or_fail(job: _Job, *, force: bool) -> VariantReport:
 
 def _describe_storage(job: _Job, err: OSError) -> StorageError:
     place = Path(err.filename) if err.filename else job.project
+    cache = job.settings.cache
     what = f"{job.name}: {place}: {err.strerror}"
-    if place.is_relative_to(job.settings.cache):
+    if err.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"{what}; make room there, and build again")
+    if place.is_relative_to(cache) or cache.is_relative_to(place):
         return StorageError(
-            f"{what}; the builder keeps its files in {job.settings.cache}: "
+            f"{what}; the builder keeps its files in {cache}: "
             "set XDG_CACHE_HOME to a directory that can be written"
+        )
+    if err.errno in (errno.EEXIST, errno.ENOTDIR):
+        return StorageError(
+            f"{what}; a directory is to be there: move the file away, and build again"
         )
     return StorageError(f"{what}; make it readable and writable for this user, and build again")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.subject import SharedLibrary, Subject
@@ -14,6 +15,10 @@ from kernel_spec.metadata import FILE_NAME
 from kernel_spec.variant import ArchVariant, NoarchVariant
 
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".pyd")
+# e_machine of ELF files for GPUs: EM_CUDA and EM_AMDGPU.
+_DEVICE_MACHINES = (b"\xbe\x00", b"\xe0\x00")
+# Mach-O, for one CPU or for several, and archives of objects.
+_OTHER_CODE = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"!<arch>\n")
 
 
 def check_layout(subject: Subject) -> Iterator[Finding]:
@@ -69,14 +74,30 @@ def _check_files(subject: Subject) -> Iterator[Finding]:
             yield _stray(name, "a symbolic link does not survive publishing", "copy the file")
         elif path.is_dir():
             continue
-        elif path.suffix == ".pyc":
+        elif path.suffix == ".pyc" or "__pycache__" in path.parts:
             yield _stray(name, "bytecode is never part of a variant", "remove it")
-        elif name.endswith(_LIBRARY_SUFFIXES) and name != expected:
+        elif name.rpartition("/")[2].startswith("."):
+            yield _stray(name, "a hidden file is never part of a variant", "remove it")
+        elif name != expected and (name.endswith(_LIBRARY_SUFFIXES) or _is_machine_code(path)):
             yield _stray(
                 name,
                 f"a variant has one library, {expected}" if expected else "the variant is noarch",
                 "remove it from torch-ext, or link its code into the kernel",
             )
+
+
+def _is_machine_code(place: Path) -> bool:
+    """Say whether a file holds code for a CPU, whatever its name is.
+
+    Code for a GPU, which Python loads itself, is data.
+    """
+    if not place.is_file():
+        return False
+    with place.open("rb") as stream:
+        head = stream.read(20)
+    if head.startswith(b"\x7fELF"):
+        return head[18:20] not in _DEVICE_MACHINES
+    return head.startswith(_OTHER_CODE)
 
 
 def _check_backend(subject: Subject) -> Iterator[Finding]:

@@ -37,6 +37,8 @@ def check_op_registration(subject: Subject) -> Iterator[Finding]:
     Two kernels, or two versions of one, that register the same name cannot be loaded together.
     """
     for path in sorted(subject.directory.rglob("*.py")):
+        if not path.is_file():
+            continue
         file = path.relative_to(subject.directory).as_posix()
         yield from check_source(path.read_bytes(), file=file, op_id=subject.metadata.id)
 

@@ -9,7 +9,7 @@ from typing import assert_never
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.glibc import check_symbol_versions
 from kernel_builder.check.layout import check_entry, check_layout, library_name
-from kernel_builder.check.linkage import check_linkage
+from kernel_builder.check.linkage import check_linkage, check_segments
 from kernel_builder.check.ops import check_op_registration
 from kernel_builder.check.python_abi import check_python_abi
 from kernel_builder.check.subject import SharedLibrary, Subject
@@ -62,6 +62,21 @@ def _check(directory: Path, settings: Settings) -> Iterator[Finding]:
     if isinstance(subject, Finding):
         yield subject
         return
+    try:
+        yield from _check_subject(subject, settings)
+    except OSError as err:
+        place = Path(err.filename) if err.filename else directory
+        inside = place.is_relative_to(directory)
+        yield Finding(
+            file=str(place.relative_to(directory)) if inside else str(place),
+            rule="unreadable",
+            message=f"it cannot be read ({err.strerror}), so nothing of it is proved",
+            fix="make it readable for this user",
+        )
+
+
+def _check_subject(subject: Subject, settings: Settings) -> Iterator[Finding]:
+    directory = subject.directory
     yield from check_layout(subject)
     yield from check_op_registration(subject)
     name = library_name(subject)
@@ -92,7 +107,7 @@ def _read_subject(directory: Path) -> Subject | Finding:
         return Finding(
             file=FILE_NAME,
             rule="layout",
-            message=f"it cannot be read: {err}",
+            message=f"it cannot be read: {' '.join(str(err).split())}",
             fix="build the variant with kernel-builder",
         )
     return Subject(directory=directory, variant=variant, metadata=metadata)
@@ -102,6 +117,7 @@ def _check_library(
     library: SharedLibrary, subject: Subject, settings: Settings
 ) -> Iterator[Finding]:
     yield from check_linkage(library, subject)
+    yield from check_segments(library, subject.directory / library.file)
     yield from check_symbol_versions(library)
     yield from check_python_abi(library)
     if not isinstance(subject.variant, ArchVariant):

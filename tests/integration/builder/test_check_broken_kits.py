@@ -1,7 +1,10 @@
 """Each rule on a real library that breaks it; a stripped library breaks it just as well."""
 
+import errno
 import json
+import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -67,6 +70,9 @@ def test_a_clean_library_has_no_finding(tmp_path: Path, settings: Settings, stri
         ("openmp.cpp", ["-fopenmp"], {"needed-library": ["libgomp.so.1"]}),
         ("clean.c", ["-Wl,-rpath,/opt/torch/lib"], {"rpath": ["/opt/torch/lib"]}),
         ("clean.c", ["-Wl,-z,execstack"], {"executable-stack": [None]}),
+        ("text_relocation.c", ["-Wl,-z,notext"], {"text-relocation": [None]}),
+        ("clean.c", ["-Wl,--audit,/opt/spy.so"], {"needed-library": ["DT_AUDIT"]}),
+        ("clean.c", ["-Wl,-f,other.so"], {"needed-library": ["DT_AUXILIARY"]}),
         ("unique.cpp", [], {"gnu-unique": ["Counter<int>::value"]}),
         (
             "python_not_stable.c",
@@ -203,3 +209,67 @@ def test_an_op_outside_the_namespace(tmp_path: Path, settings: Settings) -> None
     write_metadata(directory)
     (finding,) = check_variant(directory, settings=settings)
     assert finding.file == "sub/ops.py:1"
+
+
+@pytest.mark.parametrize("kind", [6, 11, 0x6FFFFFFE, 0x6FFFFFFF], ids=hex)
+@pytest.mark.parametrize("field", ["sh_type", "sh_size"])
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [("glibc_too_new.c", ["-lm", "-lpthread"]), ("clean.c", ["-Wl,-rpath,/opt"])],
+)
+def test_section_headers_that_lie_hide_nothing(
+    tmp_path: Path, settings: Settings, *, source: str, flags: list[str], field: str, kind: int
+) -> None:
+    """The loader reads the dynamic segment; sections of other types or sizes do not change it."""
+    directory = make_variant(tmp_path, source, "-Wl,--no-as-needed", *flags)
+    library = directory / "_k.abi3.so"
+    data = bytearray(library.read_bytes())
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    size, count = struct.unpack_from("<HH", data, 0x3A)
+    for header in range(table, table + size * count, size):
+        if struct.unpack_from("<I", data, header + 4) == (kind,):
+            if field == "sh_type":
+                struct.pack_into("<I", data, header + 4, 1)
+            else:
+                struct.pack_into("<Q", data, header + 0x20, 0)
+    library.write_bytes(data)
+    write_metadata(directory)
+    assert rules(directory, settings)
+
+
+def test_code_under_another_name_and_hidden_files(tmp_path: Path, settings: Settings) -> None:
+    directory = make_variant(tmp_path, "clean.c")
+    for name in ("notes.txt", "libx.so.1", "sub/data", ".hidden", "__pycache__/x.txt"):
+        (directory / name).parent.mkdir(exist_ok=True)
+        shutil.copy(directory / "_k.abi3.so", directory / name)
+    # Code for a GPU is data: e_machine EM_CUDA.
+    device = bytearray((directory / "_k.abi3.so").read_bytes())
+    device[18:20] = (190).to_bytes(2, "little")
+    (directory / "kernel.cubin").write_bytes(device)
+    write_metadata(directory)
+    found = {each.file: each.rule for each in check_variant(directory, settings=settings)}
+    assert found == dict.fromkeys(
+        ["notes.txt", "libx.so.1", "sub/data", ".hidden", "__pycache__/x.txt"], "stray-file"
+    )
+
+
+def test_a_pipe_named_as_python_is_a_finding_and_not_read(
+    tmp_path: Path, settings: Settings
+) -> None:
+    directory = make_variant(tmp_path, "clean.c")
+    os.mkfifo(directory / "pipe.py")
+    (finding,) = check_variant(directory, settings=settings)
+    assert "pipe.py: expected a file or a directory" in finding.message
+
+
+def test_what_may_not_be_read_is_a_finding(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_variant(tmp_path, "clean.c")
+
+    def refuse(path: Path) -> object:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("kernel_builder.check.variant.read_elf", refuse)
+    (finding,) = check_variant(directory, settings=settings)
+    assert (finding.file, finding.rule) == ("_k.abi3.so", "unreadable")

@@ -175,5 +175,8 @@ def variant_digest(files: Iterable[tuple[str, int, str]]) -> str:
             raise FormatError(f"a variant cannot hold the path {path!r}, or not twice")
         previous = path
         if not is_bytecode(path):
-            whole.update(f"{sha256} {size} {path}\n".encode())
+            try:
+                whole.update(f"{sha256} {size} {path}\n".encode())
+            except UnicodeEncodeError as err:
+                raise FormatError(f"a variant cannot hold the path {path!r}: not UTF-8") from err
     return whole.hexdigest()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_spec import unversioned
+from kernel_spec.document import read_plain
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import (
     COMMIT_ID,
@@ -118,9 +119,10 @@ def read_refs(hub: DirectoryHub, repo: RepoId) -> Refs:
 def _read_ref_folder(folder: str) -> tuple[Ref, ...]:
     refs = []
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries]
+        # No ref begins with a dot; what does is left over from a network file system.
+        names = [entry.name for entry in entries if entry.name[0] != "."]
     for name in names:
-        data = Path(folder, name).read_bytes()
+        data = read_plain(Path(folder, name))
         commit = data.removesuffix(b"\n").decode("ascii", "replace")
         if COMMIT_ID.fullmatch(commit) is None:
             raise FormatError(f"{folder}/{name}: expected a commit id, found {commit!r}")
@@ -176,7 +178,7 @@ def read_listing(hub: DirectoryHub, repo: RepoId, commit: str) -> Listing:
     if COMMIT_ID.fullmatch(commit) is None:
         raise FileNotFoundError(f"{repo} has no commit {commit!r}: expected 40 hex digits")
     try:
-        data = (folder / "trees" / f"{commit}.json").read_bytes()
+        data = read_plain(folder / "trees" / f"{commit}.json")
     except FileNotFoundError as err:
         if not is_versioned(folder):
             listing = unversioned.compute_listing(folder)
@@ -261,10 +263,11 @@ def publish(
             data = format_listing(listing)
             commit = commit_id(data)
         _check_tags(repo, refs, tags, commit)
+        snapshot = folder / "snapshots" / commit
+        # Also where nothing is new: publishing again repairs what was damaged.
+        if not all(staging.is_intact(snapshot / file.path, file) for file in staged):
+            staging.move_folder(stage, new, snapshot)
         if commit != parent:
-            snapshot = folder / "snapshots" / commit
-            if not all(staging.is_intact(snapshot / file.path, file) for file in staged):
-                staging.move_folder(stage, new, snapshot)
             staging.write_file(stage, folder / "trees" / f"{commit}.json", data)
         _write_refs(folder, stage, branch, tags, commit)
     return commit

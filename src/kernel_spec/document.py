@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Callable, Mapping
+from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
 from kernel_spec.errors import Fault
+
+# What reading a document of our own can raise where others wrote it: ``json`` gives up on depth,
+# and ``int`` on the infinity that 1e999 is.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 
 _TYPE_NAMES: dict[type, str] = {
     dict: "an object",
@@ -148,6 +165,34 @@ class Reader:
                 self.add(
                     "unknown-key", join(where, key), f"expected one of {', '.join(sorted(known))}"
                 )
+
+
+def open_plain(path: Path) -> BufferedReader:
+    """Open a plain file to read it.
+
+    Raises:
+        OSError: it cannot be read, or is something else; opening a FIFO would wait for ever.
+    """
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the bytes of a plain file.
+
+    Raises:
+        OSError: as :func:`open_plain`.
+    """
+    with open_plain(path) as file:
+        return file.read()
 
 
 def join(where: str, key: str) -> str:

@@ -12,7 +12,7 @@
     ├── NotAKernelError     (FileNotFoundError) a path that holds no kernel   .path
     ├── HubUnreachableError (ConnectionError)  no answer, 5xx or 429          .url .status .retry_after
     ├── HubAccessError      (PermissionError)  401 or 403                     .url .status
-    ├── CacheError          (OSError)          the cache cannot be written    .path
+    ├── CacheError          (OSError)          the cache cannot be used       .path
     ├── TrustError          (ValueError)       the publisher is not trusted   .repo_id
     ├── ClientTooOldError   (RuntimeError)     metadata of a later client     .needed
     ├── DeviceError         (RuntimeError)     no code for a visible device   .variant
@@ -133,13 +133,13 @@ class HubAccessError(KernelError, PermissionError):
 
 
 class CacheError(KernelError, OSError):
-    """The cache cannot be written."""
+    """The cache cannot be read or written."""
 
     def __init__(self, path: Path, cause: OSError) -> None:
         self.path = path
         super().__init__(
-            f"The kernel cache cannot be written: {path}: {cause.strerror or cause}. "
-            "Set KERNELS_CACHE to a directory that this user may write."
+            f"The kernel cache cannot be used: {path}: {cause.strerror or cause}. "
+            "Set KERNELS_CACHE to a directory that this user may write and that has room."
         )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
+from kernel_spec.document import UNREADABLE
 from kernel_spec.errors import MetadataError, UsageError
 from kernel_spec.metadata import Metadata
 from kernel_spec.system import System
@@ -144,7 +145,7 @@ def needed_client(data: bytes) -> tuple[int, int, int] | None:
     try:
         text = json.loads(data)["kernels-minver"]
         major, minor, patch = map(int, text.split("."))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return None
     return major, minor, patch
 

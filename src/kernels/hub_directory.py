@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub
+from kernel_spec.document import open_plain
+from kernel_spec.errors import KernelError
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Organization, Refs, TreeFile
 from kernels.errors import (
@@ -29,39 +32,39 @@ class FolderHub(NamedTuple):
 
     def read_refs(self, repo: RepoId) -> Refs:
         """See :class:`kernels.hub.Hub`."""
-        self._require(repo)
-        return directory.read_refs(self.directory, repo)
+        with self._reading():
+            self._require(repo)
+            return directory.read_refs(self.directory, repo)
 
     def read_tree(self, repo: RepoId, commit: str, below: str = "") -> tuple[TreeFile, ...]:
         """See :class:`kernels.hub.Hub`; the listing is verified against the commit id."""
-        self._require(repo)
-        try:
-            listing = directory.read_listing(self.directory, repo, commit)
-        except FileNotFoundError as err:
-            raise RevisionNotFoundError(
-                str(repo), commit, f"{repo} on {self.url} has no commit {commit}."
-            ) from err
+        with self._reading():
+            self._require(repo)
+            try:
+                listing = directory.read_listing(self.directory, repo, commit)
+            except FileNotFoundError as err:
+                raise RevisionNotFoundError(
+                    str(repo), commit, f"{repo} on {self.url} has no commit {commit}."
+                ) from err
         prefix = f"{below}/" if below else ""
         return tuple(file for file in listing.files if file.path.startswith(prefix))
 
     def find_commit(self, repo: RepoId, revision: str) -> str | None:
         """See :class:`kernels.hub.Hub`."""
-        self._require(repo)
+        with self._reading():
+            self._require(repo)
         trees = self.directory.root / repo.owner / repo.name / "trees"
         found = [path.stem for path in trees.glob("*.json") if path.stem.startswith(revision)]
         return found[0] if len(found) == 1 else None
 
     def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
         """See :class:`kernels.hub.Hub`."""
-        path = directory.file_path(self.directory, repo, commit, file.path)
-        try:
-            with path.open("rb") as source:
-                while chunk := source.read(CHUNK_BYTES):
-                    yield chunk
-        except OSError as err:
-            raise HubUnreachableError(
-                self.url, f"{path} of the hub {self.url} cannot be read: {err.strerror}."
-            ) from err
+        with self._reading():
+            path = directory.file_path(self.directory, repo, commit, file.path)
+            source = open_plain(path)
+        with source:
+            while chunk := self._read_chunk(source):
+                yield chunk
 
     def read_organization(self, owner: str) -> Organization | None:
         """See :class:`kernels.hub.Hub`: a folder says nothing of owners."""
@@ -81,6 +84,24 @@ class FolderHub(NamedTuple):
 
         ids = [str(known) for known in directory.repositories(self.directory)]
         return tuple(get_close_matches(str(repo), ids, n=3))
+
+    def _read_chunk(self, source: BinaryIO) -> bytes:
+        with self._reading():
+            return source.read(CHUNK_BYTES)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as err:
+            if isinstance(err, KernelError):
+                raise
+            where = f"{err.filename}: " if err.filename else ""
+            raise HubUnreachableError(
+                self.url,
+                f"The hub {self.url} cannot be read: {where}{err.strerror or err}. Ask who keeps "
+                "that folder; publishing the kernel again restores what is missing.",
+            ) from err
 
     def _require(self, repo: RepoId) -> None:
         if directory.has_repository(self.directory, repo):

@@ -32,6 +32,7 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 from kernel_spec.digest import Digest, compare, digest_tree, is_counted, iter_files, variant_digest
+from kernel_spec.document import open_plain, read_plain
 from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 from kernel_spec.names import module_name
@@ -124,9 +125,13 @@ def read_variant(path: Path) -> VariantDir:
         NotAKernelError: no ``metadata.json``.
     """
     try:
-        data = (path / FILE_NAME).read_bytes()
+        data = read_plain(path / FILE_NAME)
     except (FileNotFoundError, NotADirectoryError) as err:
         raise NotAKernelError(path, f"{path} is no build variant: it has no {FILE_NAME}.") from err
+    except OSError as err:
+        raise NotAKernelError(
+            path, f"{path / FILE_NAME} cannot be read: {err.strerror or err}."
+        ) from err
     metadata = parse_metadata(data)
     sha256 = {FILE_NAME: hashlib.sha256(data).hexdigest()}
     sizes = {FILE_NAME: len(data)}
@@ -191,7 +196,7 @@ def package_name(variant: VariantDir) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the hex sha256 of a file."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -276,8 +281,10 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Compile the source of the module."""
-        name = _roots[fullname.partition(".")[0]].self_name
+        root = _roots[fullname.partition(".")[0]]
+        name = root.self_name
         source = self.get_data(self.path)
+        _require_verified(root.variant, Path(self.path), source)
         if may_import_itself(source, name):
             return compile_with(source, self.path, name)
         code: CodeType = self.source_to_code(source, self.path)
@@ -286,6 +293,20 @@ class _SourceLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """Run the module."""
         exec(self.get_code(module.__name__), module.__dict__)
+
+
+def _require_verified(variant: VariantDir, path: Path, source: bytes) -> None:
+    """Refuse source that was written since the variant was verified, whatever its time says.
+
+    Raises:
+        IntegrityError: these are not the bytes that were verified.
+    """
+    promised = variant.sha256.get(path.relative_to(variant.path).as_posix())
+    if hashlib.sha256(source).hexdigest() != promised:
+        raise IntegrityError(
+            f"{path} was changed since the variant was verified; it was not executed. "
+            "Load the kernel in a new process: it is verified anew."
+        )
 
 
 class _ExtensionLoader(ExtensionFileLoader):

@@ -113,7 +113,11 @@ def get_kernel(
             check_arch,
             settings_module.fingerprint(),
         )
-        module = _recall(key)
+        try:
+            module = _recall(key)
+        except TypeError:
+            # An argument that no dictionary takes, such as a list: what follows says which.
+            key = module = None
         if module is not None:
             return module
     return load_with_trace(
@@ -206,6 +210,8 @@ def get_local_kernel(
         RuntimeError, ImportError: as :func:`get_kernel`.
     """
     del package_name, trust_remote_code, user_agent
+    if not isinstance(path, str | PathLike):
+        raise UsageError(f"path: expected the path of a kernel, found {path!r}.")
     place = Path(path).expanduser().absolute()
     return _load_path(place, _backend_kind(backend), Clock(), check_arch=True).module
 
@@ -317,8 +323,16 @@ def parse_ref(repo_id: str, revision: str | None, version: int | None) -> Kernel
 
     Raises:
         FormatError: ``repo_id`` is not ``owner/name``.
-        UsageError: both a version and a revision, or a version that is no number.
+        UsageError: both a version and a revision, a version that is no number, or another
+            argument that is no text.
     """
+    if not isinstance(repo_id, str):
+        raise UsageError(f"repo_id: expected a text such as 'owner/name', found {repo_id!r}.")
+    if revision is not None and not isinstance(revision, str):
+        raise UsageError(
+            f"{repo_id}: revision: expected a branch, a tag or a commit as a text, "
+            f"found {revision!r}."
+        )
     if version is not None and revision is not None:
         raise UsageError(
             f"{repo_id}: give a version or a revision, not both "

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,11 @@ VARIABLES = (
     "XDG_STATE_HOME",
     "HOME",
 )
+
+_HTTP_URL = re.compile(
+    r"https?://(\[[0-9a-f:.]+\]|[^/:?#\[\]]+(:[^/@?#]*@[^/:?#]+)?)(:\d{1,5})?(/.*)?", re.I
+)
+_FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
 
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 # An entry begins where "owner/name=" begins, so that a path may hold colons.
@@ -97,11 +102,18 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         SettingsError: a variable that cannot be read, with what was expected.
     """
     env = os.environ if environ is None else environ
-    hf_home = _directory(
-        env, "HF_HOME", _directory(env, "XDG_CACHE_HOME", _home(env, ".cache")) / "huggingface"
-    )
-    endpoint = (env.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
-    cache = _directory(env, "KERNELS_CACHE", hf_home / "kernels")
+    endpoint = env.get("HF_ENDPOINT", "").strip() or PUBLIC_HUB
+    if not _is_hub_url(endpoint):
+        raise SettingsError(f"HF_ENDPOINT: expected an https:// URL, found {endpoint!r}.")
+    endpoint = endpoint.rstrip("/")
+
+    def hf_home() -> Path:
+        def root() -> Path:
+            return _directory(env, "XDG_CACHE_HOME", lambda: _home(env, ".cache"))
+
+        return _directory(env, "HF_HOME", lambda: root() / "huggingface")
+
+    cache = _directory(env, "KERNELS_CACHE", lambda: hf_home() / "kernels")
     return Settings(
         cache=cache,
         hubs=parse_hubs(env.get("KERNELS_HUB", "")) or (HubAddress(endpoint),),
@@ -113,12 +125,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
             for name in ("HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
         ),
         overrides={
-            repo: path.absolute()
+            repo: _absolute("LOCAL_KERNELS", path)
             for repo, path in parse_overrides(env.get("LOCAL_KERNELS", "")).items()
         },
-        config=_directory(env, "XDG_CONFIG_HOME", _home(env, ".config")) / "kernels",
-        state=_directory(env, "XDG_STATE_HOME", _home(env, ".local/state")) / "kernels",
-        snapshots=(cache, _directory(env, "HF_HUB_CACHE", hf_home / "hub")),
+        config=_directory(env, "XDG_CONFIG_HOME", lambda: _home(env, ".config")) / "kernels",
+        state=_directory(env, "XDG_STATE_HOME", lambda: _home(env, ".local/state")) / "kernels",
+        snapshots=(cache, _directory(env, "HF_HUB_CACHE", lambda: hf_home() / "hub")),
     )
 
 
@@ -139,11 +151,10 @@ def parse_hubs(text: str) -> tuple[HubAddress, ...]:
         owners, equals, url = entry.partition("=")
         if not equals or "://" in owners:
             owners, url = "", entry
-        scheme = url.partition("://")[0].lower()
-        if scheme not in {"https", "http", "file"} or "://" not in url:
+        if not _is_hub_url(url):
             suggestion = f"; write file://{url}" if url.startswith("/") else ""
             raise SettingsError(
-                f"KERNELS_HUB: {entry!r} is not a hub; expected an https:// or file:// URL, "
+                f"KERNELS_HUB: {entry!r} is not a hub; expected an https:// or file:/// URL, "
                 f"optionally after 'owner,owner='{suggestion}."
             )
         hubs.append(HubAddress(url.rstrip("/"), frozenset(filter(None, owners.split(",")))))
@@ -173,7 +184,7 @@ def parse_overrides(text: str) -> dict[str, Path]:
             raise _malformed_override(entry, "there is no path")
         if repo_id in overrides:
             raise _malformed_override(entry, f"{repo_id} has an entry already")
-        overrides[repo_id] = Path(path).expanduser()
+        overrides[repo_id] = _expand("LOCAL_KERNELS", path)
     return overrides
 
 
@@ -191,13 +202,44 @@ def _malformed_override(entry: str, why: str) -> SettingsError:
 
 
 def _home(env: Mapping[str, str], below: str) -> Path:
-    home = env.get("HOME")
-    return (Path(home) if home else Path.home()) / below
+    if home := env.get("HOME"):
+        return _absolute("HOME", Path(home)) / below
+    try:
+        return Path.home() / below
+    except RuntimeError as err:
+        raise SettingsError(
+            "HOME: it is not set, and this user has no home directory; set it, or all of "
+            "KERNELS_CACHE, HF_HUB_CACHE, XDG_CONFIG_HOME and XDG_STATE_HOME."
+        ) from err
 
 
-def _directory(env: Mapping[str, str], name: str, default: Path) -> Path:
+def _directory(env: Mapping[str, str], name: str, default: Callable[[], Path]) -> Path:
     text = env.get(name, "").strip()
-    return Path(os.path.abspath(Path(text).expanduser())) if text else default  # noqa: PTH100 - links stay
+    return _absolute(name, _expand(name, text)) if text else default()
+
+
+def _expand(name: str, text: str) -> Path:
+    try:
+        text.encode()
+        return Path(text).expanduser()
+    except RuntimeError as err:
+        raise SettingsError(f"{name}: {text!r} names the home of a user who has none.") from err
+    except UnicodeEncodeError as err:
+        raise SettingsError(f"{name}: expected a path in UTF-8, found {text!r}.") from err
+
+
+def _absolute(name: str, path: Path) -> Path:
+    try:
+        return Path(os.path.abspath(path))  # noqa: PTH100 - links stay
+    except OSError as err:
+        raise SettingsError(
+            f"{name}: {str(path)!r} is relative, and the current directory is gone: "
+            "give an absolute path."
+        ) from err
+
+
+def _is_hub_url(url: str) -> bool:
+    return _HTTP_URL.fullmatch(url) is not None or _FILE_URL.fullmatch(url) is not None
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool:

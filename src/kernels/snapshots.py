@@ -50,7 +50,7 @@ class SnapshotHub(NamedTuple):
         folder = self._folder(repo)
         refs = self._versions(folder / "snapshots")
         for path in sorted((folder / "refs").rglob("*")):
-            commit = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+            commit = path.read_bytes().decode("ascii", "replace").strip() if path.is_file() else ""
             if COMMIT.fullmatch(commit):
                 refs[path.relative_to(folder / "refs").as_posix()] = commit
         return Refs(branches=tuple(Ref(name, refs[name]) for name in sorted(refs)), tags=())

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_spec.digest import variant_digest
+from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
@@ -61,7 +62,7 @@ class Record(NamedTuple):
 def read_record(store: Store, hub_url: str, repo: RepoId) -> Record | None:
     """Return what is remembered of a repository on a hub, or None."""
     try:
-        document = json.loads(_record_path(store, hub_url, repo).read_bytes())
+        document = json.loads(read_plain(_record_path(store, hub_url, repo)))
         if document["format"] != _RECORD_FORMAT:
             return None
         refs = document["refs"]
@@ -73,10 +74,11 @@ def read_record(store: Store, hub_url: str, repo: RepoId) -> Record | None:
                 branches=tuple(Ref(str(n), str(c)) for n, c in refs["branches"]),
                 tags=tuple(Ref(str(n), str(c)) for n, c in refs["tags"]),
             ),
-            trusted=document["trusted"],
+            # Nothing but true is trust.
+            trusted=document["trusted"] if isinstance(document["trusted"], bool) else None,
             trust_checked=float(document["trust_checked"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
 
 
@@ -102,7 +104,7 @@ def write_record(store: Store, hub_url: str, repo: RepoId, record: Record) -> No
 def read_tree(store: Store, hub_url: str, repo: RepoId, commit: str) -> tuple[TreeFile, ...] | None:
     """Return the remembered files of a commit, or None."""
     try:
-        document = json.loads(_tree_path(store, hub_url, repo, commit).read_bytes())
+        document = json.loads(read_plain(_tree_path(store, hub_url, repo, commit)))
         if document["format"] != _TREE_FORMAT:
             return None
         return tuple(
@@ -115,7 +117,7 @@ def read_tree(store: Store, hub_url: str, repo: RepoId, commit: str) -> tuple[Tr
             )
             for path, size, oid, sha256, executable in document["files"]
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
 
 

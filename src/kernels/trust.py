@@ -14,6 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.names import RepoId
 from kernels.answers import is_silent, note_silence
 from kernels.errors import HubUnreachableError, SettingsError, TrustError
@@ -136,7 +137,7 @@ def read_trusted(config: Path) -> frozenset[TrustedOwner]:
     """
     path = config / FILE_NAME
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_plain(path))
         if document["format"] != FORMAT:
             raise SettingsError(
                 f"{path}: expected format {FORMAT}, found {document['format']!r}; "
@@ -147,7 +148,9 @@ def read_trusted(config: Path) -> frozenset[TrustedOwner]:
         )
     except FileNotFoundError:
         return frozenset()
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as err:
+    except SettingsError:
+        raise
+    except UNREADABLE as err:
         raise SettingsError(f"{path}: cannot be read: {err}. Correct or remove the file.") from err
 
 

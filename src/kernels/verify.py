@@ -20,9 +20,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from kernel_spec.digest import Violation, variant_digest
+from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.errors import FormatError
 from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.wire import TreeFile
+from kernels.errors import CacheError
 from kernels.importer import VariantDir, hash_file
 from kernels.store import Store, find_digest, write_whole
 
@@ -61,8 +63,11 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
     Returns:
         The verified variant, what is wrong with it, or None where nothing is installed.
     """
-    if not place.is_dir():
-        return None
+    try:
+        if not place.is_dir():
+            return None
+    except OSError as err:
+        raise CacheError(place, err) from err
     manifest = read_manifest(place)
     if manifest is None:
         return Damage(place, (f"{MANIFEST_NAME}: {Violation.MISMATCH}",))
@@ -107,10 +112,10 @@ def find_installed(
 def read_manifest(place: Path) -> Manifest | None:
     """Read a manifest; None where it is not there or does not hash to the directory's name."""
     try:
-        document = json.loads((place / MANIFEST_NAME).read_bytes())
+        document = json.loads(read_plain(place / MANIFEST_NAME))
         files = {str(p): (int(size), str(sha)) for p, size, sha in document["files"]}
         variant = str(document["variant"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
     digest = variant_digest((path, size, sha) for path, (size, sha) in sorted(files.items()))
     if digest != place.name or PurePosixPath(variant).name != variant:
@@ -167,19 +172,26 @@ def _compare(
             faults.append(f"{path}: {Violation.MISMATCH}")
         elif all(receipt.get(path) != entry for receipt in receipts):
             hashed = True
-            if hash_file(root / path) != expected[1]:
-                faults.append(f"{path}: {Violation.MISMATCH}")
+            if (fault := _hash_fault(root / path, expected[1])) is not None:
+                faults.append(f"{path}: {fault}")
         seen[path] = entry
     return faults, seen if hashed else None
+
+
+def _hash_fault(path: Path, expected: str) -> str | None:
+    try:
+        return None if hash_file(path) == expected else Violation.MISMATCH
+    except OSError as err:
+        return f"cannot be read: {err.strerror or err}"
 
 
 def _read_receipts(place: Path, state: Path) -> list[Receipt]:
     receipts = []
     for path in (place / RECEIPT_NAME, _state_path(place, state)):
         try:
-            files = json.loads(path.read_bytes())["files"]
+            files = json.loads(read_plain(path))["files"]
             receipts.append({str(p): (int(size), int(time)) for p, (size, time) in files.items()})
-        except (OSError, ValueError, KeyError, TypeError):
+        except UNREADABLE:
             continue
     return receipts
 

@@ -157,3 +157,8 @@ def test_the_name_of_a_variant_is_the_hash_of_its_lines():
 def test_a_path_twice_or_of_two_lines_has_no_digest(path):
     with pytest.raises(FormatError, match="cannot hold the path"):
         variant_digest([("a.py", 1, "0" * 64), (path, 2, "1" * 64)])
+
+
+def test_a_path_that_is_not_utf8_is_refused():
+    with pytest.raises(FormatError, match="not UTF-8"):
+        variant_digest([("\udcff.py", 1, "0" * 64)])

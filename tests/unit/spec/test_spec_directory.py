@@ -1,7 +1,6 @@
 import hashlib
 import os
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -449,7 +448,24 @@ def test_reading_refs_costs_few_files(hub, write, monkeypatch):
     publish(hub, write(FILES))
     opened = []
     monkeypatch.setattr(
-        Path, "read_bytes", lambda self, real=Path.read_bytes: (opened.append(self), real(self))[1]
+        directory, "read_plain", lambda path: (opened.append(path), path.read_bytes())[1]
     )
     directory.read_refs(hub, REPO)
     assert [path.name for path in opened] == ["v1"]
+
+
+def test_publishing_again_repairs_a_damaged_commit(hub, write):
+    commit = publish(hub, write(FILES))
+    path = sorted(FILES)[0]
+    place = directory.file_path(hub, REPO, commit, path)
+    before = place.read_bytes()
+    place.unlink()
+    assert publish(hub, write(FILES), parent=commit) == commit
+    assert place.read_bytes() == before
+
+
+def test_what_a_network_file_system_left_among_the_refs_is_no_ref(hub, write):
+    publish(hub, write(FILES))
+    heads = directory.repository_path(hub, REPO) / "refs" / "heads"
+    (heads / ".nfs0001").write_text("left over")
+    assert [ref.name for ref in directory.read_refs(hub, REPO).branches] == ["v1"]

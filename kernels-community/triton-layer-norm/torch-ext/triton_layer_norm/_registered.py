@@ -124,7 +124,7 @@ def _(h: torch.Tensor, _weight: Optional, *others: Any) -> Any:
     return h.new_empty(h.shape), of(others[-2]), of(others[-1])
 
 
-def _keep_for_norm(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG001
+def _keep_for_norm(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, eps, is_rms = inputs
     ctx.save_for_backward(x, weight)
     ctx.options = (eps, is_rms, None if bias is None else bias.dtype)

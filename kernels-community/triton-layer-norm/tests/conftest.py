@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -26,6 +27,16 @@ def norms() -> ModuleType:
     from kernels import get_kernel
 
     return get_kernel(REPO_ID)
+
+
+@pytest.fixture(autouse=True, params=["kernel", "torch"] if torch.cuda.is_available() else ["any"])
+def few_recorded(
+    request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let short calls that autograd records run in our kernels too, not in torch's alone."""
+    if request.param == "kernel":
+        functions = sys.modules[f"{norms.__name__}.functions"]
+        monkeypatch.setattr(functions, "_FEW_RECORDED", 0)
 
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

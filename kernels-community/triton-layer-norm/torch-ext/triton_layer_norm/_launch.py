@@ -19,7 +19,9 @@ from ._checks import check_norm
 
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _MAX_HIDDEN = 32768  # in one program's registers
-_LARGE = 1 << 25  # elements from which the programs are better fewer and larger
+# Elements up to which a call is short, and from which it is long: other forms are best then.
+_SHORT = 1 << 22
+_LONG = 1 << 25
 
 _empty_like = torch.empty_like
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -193,7 +195,8 @@ def find_plan(
         x.dtype,
         shape[-1] if shape else None,
         x.get_device(),
-        x.numel() >= _LARGE,
+        (count := x.numel()) >= _LONG,
+        count <= _SHORT,
         None if weight is None else (weight.dtype, weight.shape, weight.get_device()),
     )
     if bias is not None or residual is not None:
@@ -223,52 +226,95 @@ def backward(
     A program takes every n-th row and keeps its share of the sums over the rows in
     registers; a second kernel adds the shares, so that the order is always the same.
     """
-    kernels = _load_kernels()
-    hidden = h.shape[-1]
+    hidden, device = h.shape[-1], h.get_device()
     rows = h.numel() // hidden
     block = _next_power_of_2(hidden)
     warps = min(32, max(4, block // 512))
-    programs = min(rows, _processor_count(h.get_device()) * max(1, 16 // warps))
+    programs = min(rows, _processor_count(device) * max(1, 16 // warps))
     h_rows, dy_rows = _as_rows(h, hidden), _as_rows(dy, hidden)
     dsum_rows = None if dsum is None else _as_rows(dsum, hidden)
-    pdl = _has_pdl(h.get_device())
-
-    def partial(dtype: torch.dtype | None) -> torch.Tensor | None:
-        if dtype is None:
-            return None
-        return torch.empty((programs, hidden), dtype=torch.float32, device=h.device)
-
+    pdl = _has_pdl(device)
+    shares = {"dtype": torch.float32, "device": h.device}
+    dweight_shares = dbias_shares = None
+    if dweight_dtype is not None:
+        dweight_shares = torch.empty((programs, hidden), **shares)
+    if dbias_dtype is not None:
+        dbias_shares = torch.empty((programs, hidden), **shares)
     dh = torch.empty(h.shape, dtype=h.dtype, device=h.device)
-    dweight_shares, dbias_shares = partial(dweight_dtype), partial(dbias_dtype)
-    with torch.cuda.device(h.device):
-        if programs:
-            kernels.norm_backward_kernel[(programs,)](
-                *(h_rows, None if weight is None else weight.contiguous(), dy_rows, dsum_rows),
-                *(dh, dweight_shares, dbias_shares, rows),
-                *(h_rows.stride(0), dy_rows.stride(0)),
-                hidden if dsum_rows is None else dsum_rows.stride(0),
-                float(eps),
+    weight = None if weight is None else weight.contiguous()
+    if programs:
+        strides = (
+            h_rows.stride(0),
+            dy_rows.stride(0),
+            hidden if dsum_rows is None else dsum_rows.stride(0),
+        )
+        _run(
+            "norm_backward_kernel",
+            programs,
+            (h_rows, weight, dy_rows, dsum_rows, dh, dweight_shares, dbias_shares),
+            (rows, *strides, float(eps)),
+            (
                 *(hidden, block, is_rms, weight is not None, dsum is not None),
                 *(dweight_dtype is not None, dbias_dtype is not None, pdl),
-                num_warps=warps,
-                **_pdl_option(pdl),
-            )
-        dweight = _sum_columns(kernels, dweight_shares, dweight_dtype, pdl)
-        dbias = _sum_columns(kernels, dbias_shares, dbias_dtype, pdl)
+            ),
+            warps=warps,
+            pdl=pdl,
+            is_dense=strides == (hidden, hidden, hidden),
+        )
+    dweight = _sum_columns(dweight_shares, dweight_dtype, pdl)
+    dbias = _sum_columns(dbias_shares, dbias_dtype, pdl)
     return dh, dweight, dbias
 
 
 def _sum_columns(
-    kernels: ModuleType, shares: torch.Tensor | None, dtype: torch.dtype | None, pdl: bool
+    shares: torch.Tensor | None, dtype: torch.dtype | None, pdl: bool
 ) -> torch.Tensor | None:
     if shares is None:
         return None
     count, hidden = shares.shape
     total = torch.empty((hidden,), dtype=dtype, device=shares.device)
-    kernels.column_sum_kernel[(-(-hidden // 32),)](
-        *(shares, total, count, hidden, 32, 32, pdl), num_warps=4, **_pdl_option(pdl)
+    _run(
+        *("column_sum_kernel", -(-hidden // 32), (shares, total), (count,), (hidden, 32, 32, pdl)),
+        warps=4,
+        pdl=pdl,
+        is_dense=True,
     )
     return total
+
+
+_launchers: dict[tuple[Any, ...], tuple[Callable[..., object], tuple[Any, ...]]] = {}
+
+
+def _run(
+    name: str,
+    grid: int,
+    tensors: tuple[torch.Tensor | None, ...],
+    numbers: tuple[float, ...],
+    constants: tuple[Any, ...],
+    *,
+    warps: int,
+    pdl: bool,
+    is_dense: bool,
+) -> None:
+    """Launch a device kernel; dense and aligned tensors without Triton's own look at them."""
+    first = tensors[0]
+    assert first is not None
+    device = first.get_device()
+    pointers = [None if t is None else t.data_ptr() for t in tensors]
+    key = None
+    if is_dense and not any(p is not None and p & 15 for p in pointers):
+        dtypes = tuple(None if t is None else t.dtype for t in tensors)
+        key = (name, device, warps, dtypes, constants)
+        if key in _launchers and _current_device() == device:
+            launch, head = _launchers[key]
+            launch(grid, 1, 1, _raw_stream(device), *head, *pointers, *numbers, *constants)
+            return
+    with torch.cuda.device(device):
+        compiled = getattr(_load_kernels(), name)[(grid,)](
+            *(*tensors, *numbers, *constants), num_warps=warps, **_pdl_option(pdl)
+        )
+    if key is not None:
+        _launchers[key] = _find_launcher(compiled)
 
 
 def _describe_rest(
@@ -292,22 +338,22 @@ def _make_plan(
     hidden, device = x.shape[-1], x.get_device()
     if not dtypes <= _DTYPES or not 0 < hidden <= _MAX_HIDDEN:
         return None
-    form = _choose_form(hidden, is_large=x.numel() >= _LARGE, pdl=_has_pdl(device))
+    form = _choose_form(hidden, x.numel(), _has_pdl(device))
     return ForwardPlan(hidden, device, is_rms, sum_dtype, form)
 
 
-def _choose_form(hidden: int, *, is_large: bool, pdl: bool) -> Form:
+def _choose_form(hidden: int, count: int, has_pdl: bool) -> Form:
     """Measured on an H200: see docs/kernels/triton-layer-norm.md."""
     block = _next_power_of_2(hidden)
-    if is_large and block == hidden and block >= 4096:
-        rows = max(1, 16384 // block)
-        warps = max(16, block // 1024)
-    else:
-        rows = 1
-        warps = min(16, max(4, block // (1024 if is_large and block > 4096 else 512)))
     if block > 16384:
-        warps = 32
-    return Form(block, rows, warps, pdl)
+        return Form(block, 1, 32, has_pdl)
+    if count >= _LONG:
+        if block == hidden and block >= 4096:
+            return Form(block, 16384 // block, 16, False)
+        return Form(block, 1, min(16, max(4, block // 1024)), False)
+    if count <= _SHORT and block >= 4096:
+        return Form(block, 1, 16, has_pdl)
+    return Form(block, 1, min(16, max(4, block // 512)), has_pdl)
 
 
 def _find_launcher(compiled: Any) -> tuple[Callable[..., object], tuple[Any, ...]]:

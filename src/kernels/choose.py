@@ -7,18 +7,15 @@ from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Reason, choose
-from kernel_spec.errors import IntegrityError, MetadataError
+from kernel_spec.errors import IntegrityError, KernelError, MetadataError
 from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 from kernel_spec.names import version_of_branch
 from kernels import log
 from kernels.errors import (
     ClientTooOldError,
     DeviceError,
-    HubAccessError,
-    HubUnreachableError,
     NotCachedError,
     NoVariantError,
-    RevisionNotFoundError,
 )
 from kernels.fetch import Wanted, fetch_metadata
 from kernels.fit import Judge
@@ -132,7 +129,7 @@ def _hint(located: Located, settings: Settings, backend: BackendKind | None) -> 
     for version in others[: -HINT_VERSIONS - 1 : -1]:
         try:
             files = tree_of(located.hub, located.ref.repo, commits[f"v{version}"], settings)
-        except (NotCachedError, HubUnreachableError, HubAccessError, RevisionNotFoundError):
+        except KernelError:
             continue
         if (fitting := choose(system, variants_of(files), backend=backend)) is not None:
             return (

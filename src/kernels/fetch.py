@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 
+# A metadata.json is kept in memory before it is judged; real ones have a few kilobytes.
+METADATA_BYTES = 16 << 20
+
+
 class Wanted(NamedTuple):
     """A variant that a hub offers.
 
@@ -39,9 +43,18 @@ class Wanted(NamedTuple):
 
 
 def fetch_metadata(wanted: Wanted) -> bytes | None:
-    """Return the verified bytes of a variant's ``metadata.json``, or None where it has none."""
+    """Return the verified bytes of a variant's ``metadata.json``, or None where it has none.
+
+    Raises:
+        IntegrityError: it is larger than any that is meant, or as :func:`read_verified`.
+    """
     for file in wanted.files:
         if file.path == FILE_NAME:
+            if file.size > METADATA_BYTES:
+                raise IntegrityError(
+                    f"{wanted} on {wanted.hub.url}: {FILE_NAME} has {file.size} bytes, expected at "
+                    f"most {METADATA_BYTES}. Publish the kernel again, or ask who runs the hub."
+                )
             return b"".join(read_verified(wanted, file))
     return None
 

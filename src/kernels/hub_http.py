@@ -11,9 +11,11 @@ other hubs of ``KERNELS_HUB``.
 from __future__ import annotations
 
 import importlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -33,12 +35,18 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.hub import CHUNK_BYTES
 
 # Seconds: to connect and between two reads, and the pauses before a further attempt.
 TIMEOUT = 15.0
 PAUSES = (0.3, 1.2)
 LONGEST_PAUSE = 10.0
+
+# A hub that answers without end, in size, pages or time, is as good as one that does not answer.
+ANSWER_BYTES = 64 << 20
+PAGES = 10_000
+# Once it has sent for so long, its average must be at least this many bytes a second.
+PATIENCE_SECONDS = 60.0
+SLOWEST = 1024
 
 # httpx.Client of huggingface_hub 1.x, httpx2.Client of 2.x: the same methods, two packages.
 Session = Any
@@ -81,14 +89,28 @@ class HttpHub:
         url: str | None = (
             f"/api/kernels/{repo}/tree/{quote(commit, safe='')}{folder}?recursive=true&expand=false"
         )
-        files: list[TreeFile] = []
+        files: dict[str, TreeFile] = {}
+        asked: set[str] = set()
         while url is not None:
+            if url in asked or len(asked) == PAGES:
+                raise WireError(f"{self.url}: its listing of {repo} at {commit} has no end: {url}")
+            asked.add(url)
             try:
                 answer, url = self._get_json(url, repo, revision=commit)
             except _EntryNotFoundError:
                 return ()
-            files += parse_tree(answer)
-        return tuple(files)
+            for file in parse_tree(answer):
+                if file.path in files:
+                    raise WireError(
+                        f"{self.url}: its listing of {repo} at {commit} has {file.path!r} twice"
+                    )
+                files[file.path] = file
+        above = (folder.as_posix() for path in files for folder in PurePosixPath(path).parents)
+        if (both := next((path for path in above if path in files), None)) is not None:
+            raise WireError(
+                f"{self.url}: its listing of {repo} at {commit} has {both!r} as a file and a folder"
+            )
+        return tuple(files.values())
 
     def find_commit(self, repo: RepoId, revision: str) -> str | None:
         """See :class:`kernels.hub.Hub`."""
@@ -112,12 +134,12 @@ class HttpHub:
                 "GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True
             ) as response:
                 if response.status_code != 200:
-                    response.read()
                     raise _refusal(self.url, response, repo, commit)
-                yield from response.iter_bytes(CHUNK_BYTES)
+                # In pieces as they come: a larger one would hide how slowly they do.
+                yield from self._in_time(response.iter_bytes(), url)
+        except HubUnreachableError:
+            raise
         except (_http_error(session), ConnectionError) as err:
-            if isinstance(err, HubUnreachableError):
-                raise
             raise _unreachable(self.url, url, err) from err
 
     def read_organization(self, owner: str) -> Organization | None:
@@ -146,25 +168,30 @@ class HttpHub:
         full = url if "://" in url else f"{self.url}{url}"
         if not full.startswith(f"{self.url}/"):
             raise WireError(f"{self.url} continues its listing at another place: {full}")
-        response = self._get(full)
+        response, body = self._get(full)
         if response.status_code != 200:
             raise _refusal(self.url, response, repo, revision)
         try:
-            answer = response.json()
-        except ValueError as err:
+            answer = json.loads(body)
+        except (ValueError, RecursionError) as err:
             raise WireError(
-                f"{full}: expected JSON, found {response.text[:80]!r}. Is this the URL of a hub?"
+                f"{full}: expected JSON, found {body[:80].decode(errors='replace')!r}. "
+                "Is this the URL of a hub?"
             ) from err
         following = response.links.get("next", {}).get("url")
         return answer, following
 
-    def _get(self, url: str) -> Any:
+    def _get(self, url: str) -> tuple[Any, bytes]:
+        """Ask one question; return the response and its body."""
         session = self.session()
         for pause in (*self.pauses, None):
             try:
-                response = session.get(
-                    url, headers=self._headers(), timeout=TIMEOUT, follow_redirects=True
-                )
+                with session.stream(
+                    "GET", url, headers=self._headers(), timeout=TIMEOUT, follow_redirects=True
+                ) as response:
+                    body = b"".join(self._in_bounds(response.iter_bytes(), url))
+            except HubUnreachableError:
+                raise
             except (_http_error(session), ConnectionError) as err:
                 if pause is None:
                     raise _unreachable(self.url, url, err) from err
@@ -172,9 +199,36 @@ class HttpHub:
                 continue
             wait = _pause_of(response, pause)
             if wait is None or not is_passing(response.status_code):
-                return response
+                return response, body
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
+
+    def _in_bounds(self, chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._in_time(chunks, url):
+            size += len(chunk)
+            if size > ANSWER_BYTES:
+                raise WireError(f"{url}: the answer has more than {ANSWER_BYTES >> 20} MiB.")
+            yield chunk
+
+    def _in_time(self, chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+        """Pass the bytes on for as long as they come at a bearable pace."""
+        spent, size = 0.0, 0
+        while True:
+            # Only the hub's time counts, not what the receiver does with a chunk.
+            asked = time.monotonic()
+            chunk = next(chunks, None)
+            spent += time.monotonic() - asked
+            if chunk is None:
+                return
+            size += len(chunk)
+            if spent > PATIENCE_SECONDS and size < spent * SLOWEST:
+                raise HubUnreachableError(
+                    self.url,
+                    f"{self.url} sent {size} bytes of {url} in {spent:.0f} s, too slowly to wait. "
+                    "Try again later, or check the network and the proxy settings.",
+                )
+            yield chunk
 
     def _headers(self) -> dict[str, str]:
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]

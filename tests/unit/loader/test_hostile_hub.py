@@ -1,0 +1,156 @@
+"""What a hub can do to the loader: answer without end, lie about files, lead elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import httpx2
+import pytest
+
+import kernels
+from kernel_spec.errors import IntegrityError, KernelError, WireError
+from kernel_spec.names import RepoId
+from kernels import hub_http
+from kernels.errors import HubAccessError, HubUnreachableError
+from kernels.hub_http import HttpHub
+
+REPO = RepoId("acme", "toy")
+COMMIT = "a" * 40
+
+
+@pytest.fixture
+def commit(publisher, web):
+    return publisher.publish("acme/toy")
+
+
+def entry(path, size=1):
+    return {"type": "file", "path": path, "size": size, "oid": "0" * 40}
+
+
+def answer_trees(web, entries, **headers):
+    body = json.dumps(entries).encode()
+    web.fault = lambda path: (200, headers, body) if "/tree/" in path else None
+
+
+def hub_of(handler):
+    """Return a hub at the other end of which is a function."""
+    client = httpx2.Client(transport=httpx2.MockTransport(handler))
+    return HttpHub(url="http://hub.test", session=lambda: client, pauses=())
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([entry("build/torch-cpu/../../x")], "unsafe"),
+        ([entry("/etc/passwd")], "absolute"),
+        ([entry("build/torch-cpu/a.py"), entry("build/torch-cpu/a.py", 2)], "twice"),
+        ([entry("build/torch-cpu/a"), entry("build/torch-cpu/a/b.py")], "a file and a folder"),
+        ([entry("build/torch-cpu/a.py", -1)], "size"),
+        ([entry("build/torch-cpu/a.py", 1e999)], "size"),
+    ],
+)
+def test_a_listing_that_cannot_be_is_refused(web, commit, entries, said, cache):
+    answer_trees(web, entries)
+    with pytest.raises(WireError, match=said):
+        kernels.get_kernel("acme/toy")
+    assert not (cache / "variants").exists()
+
+
+def test_a_listing_whose_pages_go_in_a_circle(web, commit):
+    url = f"{web.URL}/api/kernels/acme/toy/tree/{commit}/build?cursor=1"
+    answer_trees(web, [], link=f'<{url}>; rel="next"')
+    with pytest.raises(WireError, match="no end"):
+        kernels.get_kernel("acme/toy")
+
+
+def test_a_listing_of_ever_new_pages(monkeypatch):
+    monkeypatch.setattr(hub_http, "PAGES", 5)
+    asked = []
+
+    def handler(request):
+        asked.append(request)
+        link = f'<http://hub.test/api/kernels/acme/toy/tree/x?cursor={len(asked)}>; rel="next"'
+        return httpx2.Response(200, headers={"link": link}, content=b"[]")
+
+    with pytest.raises(WireError, match="no end"):
+        hub_of(handler).read_tree(REPO, COMMIT)
+    assert len(asked) == 5
+
+
+def test_pages_at_another_place_are_not_asked_for(web, commit):
+    answer_trees(web, [], link='<http://evil.test/x>; rel="next"')
+    with pytest.raises(WireError, match="another place"):
+        kernels.get_kernel("acme/toy")
+    assert all("evil" not in headers["host"] for headers in web.headers)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_without_end(monkeypatch, packed):
+    monkeypatch.setattr(hub_http, "ANSWER_BYTES", 1 << 20)
+    body = b"[" + b" " * (8 << 20)
+    headers = {"content-encoding": "gzip"} if packed else {}
+    body = gzip.compress(body) if packed else body
+    hub = hub_of(lambda _: httpx2.Response(200, headers=headers, content=body))
+    with pytest.raises(WireError, match="more than 1 MiB"):
+        hub.read_refs(REPO)
+
+
+def test_an_answer_of_endless_depth(web, commit):
+    web.fault = lambda path: (200, {}, b"[" * 200_000)
+    with pytest.raises(WireError, match="expected JSON"):
+        kernels.get_kernel("acme/toy")
+
+
+def test_a_hub_that_dribbles_is_given_up(monkeypatch):
+    clock = iter(range(0, 10_000, 14))
+    monkeypatch.setattr(hub_http.time, "monotonic", lambda: float(next(clock)))
+
+    class Dribble(httpx2.SyncByteStream):
+        sent = 0
+
+        def __iter__(self):
+            while True:
+                Dribble.sent += 1
+                yield b" "
+
+    hub = hub_of(lambda _: httpx2.Response(200, stream=Dribble()))
+    with pytest.raises(HubUnreachableError, match="too slowly"):
+        hub.read_refs(REPO)
+    assert Dribble.sent < 10
+
+
+def test_metadata_beyond_any_reason_is_not_fetched(web, commit):
+    answer_trees(web, [entry("build/torch-cpu/metadata.json", 10**12)])
+    with pytest.raises(IntegrityError, match="1000000000000 bytes"):
+        kernels.get_kernel("acme/toy")
+    assert not any("resolve" in request for request in web.requests)
+
+
+def test_a_redirect_does_not_take_the_token_along(web, commit, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", web.URL)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: "hf_secret")
+
+    def fault(path):
+        if "resolve" in path and "moved" not in path:
+            return 302, {"location": f"http://cdn.test{path}?moved"}, b""
+        return None
+
+    web.fault = fault
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    sent = {headers["host"]: "authorization" in headers for headers in web.headers}
+    assert sent == {"hub.test": True, "cdn.test": False}
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 502, 204])
+@pytest.mark.parametrize("where", ["refs", "tree", "resolve", "organizations"])
+def test_every_refusal_is_an_error_of_ours(web, commit, status, where, cache):
+    web.fault = lambda path: (status, {}, b"<html>") if where in path else None
+    with pytest.raises(KernelError) as caught:
+        kernels.get_kernel("acme/toy")
+    assert web.URL in str(caught.value)
+    if status in (401, 403):
+        assert isinstance(caught.value, HubAccessError)
+    assert not list(cache.glob("variants/*"))
+    assert not list(cache.glob("tmp/*"))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 _KIND = "kernel"
+# The client adds a line that names a page about the status code.
+_MORE = "For more information check"
 
 
 class HttpRemote:
@@ -115,7 +117,13 @@ class HttpRemote:
                 ) from err
             if status in (401, 403):
                 raise UploadError(f"{repo} at {self.url}: {self._refusal(status)}") from err
-            raise UploadError(f"{repo} at {self.url}: {err}") from err
+            said = " ".join(line for line in str(err).splitlines() if line and _MORE not in line)
+            raise UploadError(f"{repo} at {self.url}: {said}") from err
+        except (ValueError, LookupError, TypeError, AttributeError) as err:
+            raise UploadError(
+                f"{self.url}: it does not answer as a hub does ({type(err).__name__}: {err}); "
+                "see that --hub names the root of a hub"
+            ) from err
         except (OSError, unreachable) as err:
             raise UploadError(
                 f"{self.url}: cannot be reached ({err}); nothing more was published, so the same "

@@ -93,7 +93,7 @@ def _read_backends(texts: Iterable[str]) -> tuple[tuple[BackendKind, ...], list[
             )
         else:
             close = find_close(name, written)
-            hint = f'; did you mean "{close}"?' if close else ""
+            hint = f'; did you mean "{close}"?' if close else f"; expected {' or '.join(written)}"
             faults.append(f'--backends {name}: no backend "{name}"{hint}')
     if not names:
         faults.append(f"--backends: expected {' or '.join(written)}")

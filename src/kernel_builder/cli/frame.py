@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -79,6 +80,9 @@ def run(group: click.Group) -> None:
     Exit codes: 0; 1: it failed; 2: the command, ``build.toml`` or the project is wrong.
     Tracebacks are shown with ``--debug`` alone.
     """
+    # Python leaves a stream that the caller closed at None.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     arguments = sys.argv[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     debug = "--debug" in arguments[:end]

@@ -82,7 +82,10 @@ def _draw(rows: list[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*_HEAD)
+    table = Table()
+    for head in _HEAD:
+        # A name that is cut off cannot be copied.
+        table.add_column(head, overflow="fold")
     last = None
     for row in rows:
         if last is not None and row[0] != last:

@@ -25,9 +25,17 @@ _EXTENSION = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BRANCH = re.compile(r"(?!.*(\.\.|//|@\{|\.lock(/|$)))[A-Za-z0-9_][A-Za-z0-9_./-]*(?<![./])")
 
+_IMPORTED = frozenset({"torch", "triton"})
+
 
 def check_name(text: str) -> Finding | None:
-    """Check the name of a kernel: ``[a-z][-a-z0-9]*[a-z0-9]``."""
+    """Check the name of a kernel: ``[a-z][-a-z0-9]*[a-z0-9]``, and none that kernels import."""
+    if text in _IMPORTED:
+        message = (
+            f'found "{text}"; a kernel may import itself by its name, and then "import {text}" '
+            "would not find the package of that name; expected another name"
+        )
+        return Finding("bad-name", message, f"my-{text}")
     if KERNEL_NAME.fullmatch(text):
         return None
     message = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -195,6 +196,24 @@ def test_importing_the_commands_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_narrow_terminal_cuts_no_name(call, compiled: Path, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    code, out, _ = call("plan", str(compiled))
+    assert code == 0
+    assert "\u2502" in out, "drawn as on a terminal"
+    assert "\u2026" not in out
+
+
+def test_a_closed_output_is_no_defect(project: Path) -> None:
+    code = "import sys; sys.stdout = None; sys.argv[1:] = ['plan', sys.argv[1]]\n"
+    code += "from kernel_builder.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(project)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_columns_do_not_end_in_blanks() -> None:

@@ -31,7 +31,7 @@ def refusal(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
 class StandIn:
     """Notes each call; raises where it is told to."""
 
-    def __init__(self, fail: HfHubHTTPError | None = None) -> None:
+    def __init__(self, fail: Exception | None = None) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.fail = fail
 
@@ -56,7 +56,7 @@ class StandIn:
 
 @pytest.fixture
 def hub(monkeypatch):
-    def make(fail: HfHubHTTPError | None = None, *, send_token: bool = True):
+    def make(fail: Exception | None = None, *, send_token: bool = True):
         stand_in = StandIn(fail)
         monkeypatch.setattr(HttpRemote, "_api", lambda self: stand_in)
         return HttpRemote("https://hub.example", send_token=send_token), stand_in
@@ -131,3 +131,20 @@ def test_a_hub_that_does_not_answer(monkeypatch) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UploadError, match=r"127\.0\.0\.1:\d+: cannot be reached"):
             open_remote(url, token_hub="https://hub.example").read_refs(REPO)
+
+
+@pytest.mark.parametrize("failure", [ValueError("Expecting value"), TypeError("list indices")])
+def test_a_page_that_is_no_hub(hub, failure: Exception) -> None:
+    remote, _ = hub(failure)
+    with pytest.raises(UploadError, match="does not answer as a hub does") as caught:
+        remote.read_refs(REPO)
+    assert caught.value.__cause__ is failure
+
+
+def test_what_a_hub_says_is_one_line(hub) -> None:
+    failure = refusal(HfHubHTTPError, 500)
+    failure.args = ("Server error '500'\nFor more information check: https://x\n\nnope",)
+    remote, _ = hub(failure)
+    with pytest.raises(UploadError) as caught:
+        remote.read_refs(REPO)
+    assert str(caught.value).endswith(": Server error '500' nope")

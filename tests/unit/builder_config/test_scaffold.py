@@ -42,7 +42,7 @@ def test_every_python_file_parses_and_every_file_ends_in_a_newline(backends) -> 
             ast.parse(text, path)
 
 
-@pytest.mark.parametrize("name", ["class", "torch", "pytest"])
+@pytest.mark.parametrize("name", ["class", "import", "pytest"])
 def test_a_kernel_may_be_called_like_a_keyword_or_a_package(name: str) -> None:
     new = plan_project(name=f"me/{name}", backends=["cpu"], licence="MIT")
     for path, text in render_project(new).items():
@@ -129,3 +129,15 @@ def test_backends_are_read_however_they_are_given() -> None:
 )
 def test_values_after_one_flag(line: str, expected: str) -> None:
     assert spread(line.split(), "--backends") == expected.split()
+
+
+@pytest.mark.parametrize("name", ["torch", "triton"])
+def test_a_kernel_is_not_called_like_what_it_imports(name: str) -> None:
+    """In such a kernel ``import torch`` would be the kernel itself."""
+    with pytest.raises(ScaffoldError, match=f'did you mean "me/my-{name}"'):
+        plan_project(name=f"me/{name}", backends=["cpu"], licence="MIT")
+
+
+def test_a_backend_that_there_is_none_of() -> None:
+    with pytest.raises(ScaffoldError, match='no backend "gpu"; expected cpu or cuda'):
+        plan_project(name="me/my-op", backends=["gpu"], licence="MIT")

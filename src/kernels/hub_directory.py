@@ -82,7 +82,11 @@ class FolderHub(NamedTuple):
         """See :class:`kernels.hub.Hub`."""
         from difflib import get_close_matches
 
-        ids = [str(known) for known in directory.repositories(self.directory)]
+        try:
+            ids = [str(known) for known in directory.repositories(self.directory)]
+        except OSError:
+            # Not every folder there need be this user's to read.
+            return ()
         return tuple(get_close_matches(str(repo), ids, n=3))
 
     def _read_chunk(self, source: BinaryIO) -> bytes:

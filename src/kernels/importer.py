@@ -283,7 +283,14 @@ class _SourceLoader(SourceFileLoader):
         """Compile the source of the module."""
         root = _roots[fullname.partition(".")[0]]
         name = root.self_name
-        source = self.get_data(self.path)
+        try:
+            source = self.get_data(self.path)
+        except OSError as err:
+            reason = f"{self.path} cannot be read: {err.strerror or err}"
+            raise KernelImportError(
+                f"The kernel {root.variant.metadata.name} cannot be imported: {reason}.",
+                root.variant.path,
+            ) from err
         _require_verified(root.variant, Path(self.path), source)
         if may_import_itself(source, name):
             return compile_with(source, self.path, name)

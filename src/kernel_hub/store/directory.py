@@ -23,6 +23,9 @@ log = logging.getLogger("kernel_hub.store")
 # Receipts are 200 bytes or so each.
 RECEIPTS_KEPT = 100_000
 
+# A plain file where an owner or a repository would be is as good as none.
+MISSING = (FileNotFoundError, NotADirectoryError)
+
 Receipt = tuple[int, int, int, int]
 Promise = tuple[int, str, str | None]
 
@@ -61,7 +64,7 @@ class DirectoryStore:
             if known is not None and known[0] == stamp:
                 return known[1]
             refs = directory.read_refs(self._hub, repo)
-        except FileNotFoundError as err:
+        except MISSING as err:
             self._refs.pop(repo, None)
             raise RepositoryNotFoundError(f"This hub has no repository {repo}.") from err
         self._refs[repo] = (stamp, refs)
@@ -73,7 +76,7 @@ class DirectoryStore:
         try:
             with os.scandir(trees) as entries:
                 stems = [entry.name.removesuffix(".json") for entry in entries]
-        except FileNotFoundError:
+        except MISSING:
             return tuple(
                 ref.commit for ref in self.read_refs(repo).branches if ref.commit.startswith(prefix)
             )
@@ -83,7 +86,7 @@ class DirectoryStore:
         """Read a commit's listing and check it against the commit's id."""
         try:
             return directory.read_listing(self._hub, repo, commit)
-        except FileNotFoundError as err:
+        except MISSING as err:
             raise RevisionNotFoundError(repo, commit) from err
 
     def commit_time(self, repo: RepoId, commit: str) -> datetime:
@@ -91,7 +94,7 @@ class DirectoryStore:
         place = self._snapshot_place(repo, commit)
         try:
             return datetime.fromtimestamp(place.stat().st_mtime, UTC)
-        except FileNotFoundError as err:
+        except MISSING as err:
             raise RevisionNotFoundError(repo, commit) from err
 
     def get_content(self, repo: RepoId, commit: str, file: TreeFile) -> Path:

@@ -185,3 +185,13 @@ def test_a_project_folder_is_served_as_it_is_now(disk):
     assert disk.ask("GET", "/kernels/dev/toy/resolve/main/secret.key").status == 404
     answer = disk.ask("GET", f"/api/kernels/dev/toy/revision/{'0' * 40}")
     assert answer.headers["x-error-code"] == "RevisionNotFound"
+
+
+@pytest.mark.parametrize(
+    "target", ["refs", "revision/v1", "revision/" + "a" * 40, "revision/aaaaaaa", "tree/v1"]
+)
+def test_a_plain_file_where_an_owner_would_be_is_no_repository(disk, target):
+    (disk.root / "README.md").write_text("not an owner")
+    answer = disk.ask("GET", f"/api/kernels/README.md/toy/{target}")
+    assert answer.status == 404
+    assert answer.headers["x-error-code"] == "RepoNotFound"

@@ -14,7 +14,9 @@ from kernel_spec.errors import FormatError, IntegrityError, KernelError, Metadat
 from kernels.errors import (
     CacheError,
     HubUnreachableError,
+    KernelImportError,
     NotAKernelError,
+    RepoNotFoundError,
     SettingsError,
 )
 
@@ -204,3 +206,25 @@ def test_a_user_without_a_home(publisher, monkeypatch, tmp_path):
     for name in ("HF_HUB_CACHE", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     assert kernels.get_kernel("acme/toy").VALUE == 1
+
+
+def test_source_that_cannot_be_read_is_an_import_error_that_says_why(publisher, monkeypatch):
+    publisher.publish()
+
+    def refuse(self, path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("kernels.importer._SourceLoader.get_data", refuse)
+    with pytest.raises(KernelImportError, match=r"__init__\.py cannot be read: Permission denied"):
+        kernels.get_kernel("acme/toy")
+
+
+def test_a_hub_with_folders_of_others_still_says_what_is_missing(publisher, monkeypatch):
+    publisher.publish()
+
+    def refuse(hub):
+        raise PermissionError(13, "Permission denied", str(hub.root / "private"))
+
+    monkeypatch.setattr("kernel_spec.directory.repositories", refuse)
+    with pytest.raises(RepoNotFoundError, match="acme/tpy"):
+        kernels.get_kernel("acme/tpy")

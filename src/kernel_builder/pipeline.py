@@ -19,14 +19,14 @@ from kernel_builder.check.variant import check_variant
 from kernel_builder.compile import Artifact, compile_variant
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host, prepare_environment
-from kernel_builder.errors import CheckError, StorageError
+from kernel_builder.errors import CheckError, ProjectError, StorageError
 from kernel_builder.import_check import check_import
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
 from kernel_builder.plan import Selection, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
 from kernel_builder.report import Outcome, Report, VariantReport
 from kernel_builder.settings import Settings, read_settings
-from kernel_builder.sources import read_sources
+from kernel_builder.sources import SourceSet, read_sources
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import Provenance
@@ -40,6 +40,7 @@ class _Job:
 
     project: Path
     build: VariantBuild
+    sources: SourceSet
     provenance: Provenance
     settings: Settings
     jobs: int | None
@@ -111,6 +112,7 @@ def build_project(
         job = _Job(
             project=project,
             build=variant,
+            sources=sources,
             provenance=provenance,
             settings=settings,
             jobs=jobs,
@@ -195,6 +197,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         provenance=job.provenance,
         target=made,
     )
+    _refuse_mixture(job, scratch / "src", made)
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
@@ -219,6 +222,31 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         reused=artifact.reused if artifact else 0,
         warnings=(*(artifact.warnings if artifact else ()), *([unknown] if unknown else [])),
     )
+
+
+def _refuse_mixture(job: _Job, stage: Path, made: Path) -> None:
+    """Refuse a variant of files that changed after its id was made of them.
+
+    Raises:
+        ProjectError: naming each.
+    """
+    build = job.build
+    planned = {file.path: file.sha256 for file in (*job.sources.listed, *job.sources.extension)}
+    module = f"torch-ext/{build.module}"
+    copies = {
+        path: stage / path for path in (*(unit.source for unit in build.units), *build.headers)
+    }
+    copies = {path: place for path, place in copies.items() if build.units}
+    copies |= {f"{module}/{path}": made / path for path in build.package}
+    changed = [
+        path
+        for path, place in copies.items()
+        if hashlib.sha256(place.read_bytes()).hexdigest() != planned[path]
+    ]
+    if changed:
+        raise ProjectError(
+            f"{job.name}: files changed while it was built: {', '.join(sorted(changed))}; build again"
+        )
 
 
 def _find_current(job: _Job, inputs: str) -> int | None:

@@ -1,5 +1,6 @@
 """What goes wrong in a build is said whole, and leaves build/ as it was."""
 
+import errno
 import importlib.util
 import os
 import signal
@@ -23,6 +24,7 @@ from kernel_builder.errors import (
     ToolchainError,
 )
 from kernel_builder.pipeline import build_project
+from kernel_builder.progress import SilentReporter
 from kernel_builder.report import format_report
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.cpu import get_compiler
@@ -264,6 +266,48 @@ def test_a_build_that_is_stopped_leaves_what_was_there(
     # Nothing that the stopped build left is in the way of the next one.
     assert build_project(project, settings=settings).exit_code == 0
     assert tree(project) != before
+
+
+@pytest.mark.parametrize("path", ["csrc/add.h", "torch-ext/add_stable/__init__.py"])
+def test_files_that_change_after_they_were_planned(
+    project: Path, settings: Settings, path: str
+) -> None:
+    """An id is the hash of its sources: a variant of others must not carry it."""
+    before = tree(project)
+
+    class Editor(SilentReporter):
+        def begin(self, variant: str) -> None:
+            (project / path).open("a").write("\n")
+
+    report = build_project(project, settings=settings, force=True, reporter=Editor())
+    (only,) = report.variants
+    assert f"files changed while it was built: {path}; build again" in str(only.error)
+    assert tree(project) == before
+    assert build_project(project, settings=settings).exit_code == 0
+
+
+def test_a_project_with_any_name_can_be_built(kit: Kit, settings: Settings) -> None:
+    for name in ("new\nline", "n" * 250, "q'uo\"te $HOME %d"):
+        place = kit("add_stable")
+        place = place.rename(place.with_name(name))
+        report = build_project(place, settings=settings)
+        assert report.exit_code == 0, format_report(report)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [(errno.ENOSPC, "make room there"), (errno.EACCES, "readable and writable")],
+)
+def test_what_to_do_about_a_file_system_that_refuses(
+    project: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    def refuse(made: Path, target: Path) -> None:
+        raise OSError(code, os.strerror(code), str(target))
+
+    monkeypatch.setattr("kernel_builder.pipeline.install_variant", refuse)
+    (only,) = build_project(project, settings=settings, force=True).variants
+    assert isinstance(only.error, StorageError)
+    assert advice in str(only.error)
 
 
 def test_two_builds_at_once_wait_for_each_other(kit: Kit, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-#include <torch/library.h>
+#include <torch/extension.h>
 
 #include <string>
 

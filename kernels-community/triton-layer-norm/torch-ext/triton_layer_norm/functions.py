@@ -101,15 +101,19 @@ def _is_direct(x: torch.Tensor) -> bool:
     )
 
 
-def _torch_has(
+def _is_better_in_torch(
     x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, is_rms: bool
 ) -> bool:
-    """Whether torch has this as one kernel of its own, with the same rounding."""
-    if weight is None or weight.dtype != x.dtype:
+    """Whether `x` is short, and torch has this as one kernel of its own, rounding as we do."""
+    if not 0 < x.numel() <= _FEW_RECORDED or weight is None:
+        return False
+    if weight.dtype != x.dtype or weight.shape != x.shape[-1:] or weight.device != x.device:
         return False
     if is_rms:
         return bias is None and _HAS_FUSED_RMS_NORM
-    return bias is None or bias.dtype == x.dtype
+    return bias is None or (
+        bias.dtype == x.dtype and bias.shape == weight.shape and bias.device == x.device
+    )
 
 
 def _has_op(x: torch.Tensor) -> bool:
@@ -126,17 +130,18 @@ def norm(
 ) -> torch.Tensor:
     """Return the norm alone, by the shortest way; the layers begin here."""
     if _is_direct(x):
+        is_recorded = _is_grad_enabled() and (
+            x.requires_grad
+            or (weight is not None and weight.requires_grad)
+            or (bias is not None and bias.requires_grad)
+        )
+        if is_recorded and _is_better_in_torch(x, weight, bias, is_rms):
+            if is_rms:
+                return torch.rms_norm(x, x.shape[-1:], weight, eps)
+            return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
         plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
         if plan is not None:
-            if _is_grad_enabled() and (
-                x.requires_grad
-                or (weight is not None and weight.requires_grad)
-                or (bias is not None and bias.requires_grad)
-            ):
-                if x.numel() <= _FEW_RECORDED and _torch_has(x, weight, bias, is_rms):
-                    if is_rms:
-                        return torch.rms_norm(x, x.shape[-1:], weight, eps)
-                    return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+            if is_recorded:
                 return _autograd.norm(x, weight, bias, plan, eps)
             return plan.norm(x, weight, bias, eps)
     check_norm(x, weight, bias, None)

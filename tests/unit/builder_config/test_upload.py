@@ -305,3 +305,19 @@ def test_the_card_lists_what_the_text_of_the_module_says(project) -> None:
     assert (interface.functions, interface.layers) == (("a", "b"), ())
     module.write_text("not python (")
     assert read_interface(project, build).functions == ()
+
+
+def test_who_forgot_to_build_is_told_that_nothing_is_new(
+    project, remote, monkeypatch, capsys
+) -> None:
+    from kernel_builder import cli
+
+    publish(project, remote)
+    (project / "torch-ext/my_op/layers.py").write_text("class Big: ...  # changed\n")
+    monkeypatch.setattr("sys.argv", ["kernel-builder", "upload", str(project), "--hub", remote.url])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    out = capsys.readouterr().out
+    assert stopped.value.code == 0
+    assert "nothing to publish" in out
+    assert "note: torch-cpu was built from other sources than those here now" in out

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_spec.errors import UsageError
+from kernel_spec.errors import FormatError, UsageError
 from kernel_spec.names import RepoId, parse_repo_id
 from kernels import answers
 from kernels import settings as settings_module
@@ -322,9 +322,8 @@ def parse_ref(repo_id: str, revision: str | None, version: int | None) -> Kernel
     """Read what a call asks for.
 
     Raises:
-        FormatError: ``repo_id`` is not ``owner/name``.
-        UsageError: both a version and a revision, a version that is no number, or another
-            argument that is no text.
+        UsageError: ``repo_id`` is not ``owner/name``, both a version and a revision, a version
+            that is no number, or another argument that is no text.
     """
     if not isinstance(repo_id, str):
         raise UsageError(f"repo_id: expected a text such as 'owner/name', found {repo_id!r}.")
@@ -344,7 +343,11 @@ def parse_ref(repo_id: str, revision: str | None, version: int | None) -> Kernel
         raise UsageError(
             f"{repo_id}: version: expected a number such as 1 (the branch v1), found {version!r}."
         )
-    return KernelRef(parse_repo_id(repo_id), version, revision or None)
+    try:
+        repo = parse_repo_id(repo_id)
+    except FormatError as err:
+        raise UsageError(f"{err}.") from err
+    return KernelRef(repo, version, revision or None)
 
 
 def forget() -> None:

@@ -6,8 +6,10 @@ An installed variant is ``variants/<digest>/``::
     manifest.json   path, size and sha256 of each file; its lines hash to <digest>
     receipt.json    size and time of change of each file when it was last hashed
 
-A file whose size and time stand in the receipt is not hashed again. The receipt of a cache that
-cannot be written is kept in the user's state directory.
+A file whose size and time stand in the receipt is not hashed again. That finds accidents; whoever
+may write to the cache can forge a size and a time, and so owns what is loaded from it. Python source
+is in any case hashed as it is run (kernels.importer); for the rest ``verify_bytes`` hashes all. The
+receipt of a cache that cannot be written is kept in the user's state directory.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ import click
 def command(repo_id: str, as_json: bool) -> None:
     """List the versions of REPO_ID; always asks the hub, unless offline."""
     from kernel_spec.compat import Accepted, decide
-    from kernel_spec.names import parse_repo_id
+    from kernels.load import parse_ref
     from kernels.settings import read_settings
     from kernels.source import read_refs, tree_of, variants_of, versions_of
     from kernels.system import detect
 
     settings = read_settings()
-    repo = parse_repo_id(repo_id)
+    repo = parse_ref(repo_id, None, None).repo
     hub, refs = read_refs(repo, settings)
     commits = {ref.name: ref.commit for ref in refs.branches}
     branches: dict[str, int | None] = {f"v{number}": number for number in versions_of(refs)}

@@ -84,7 +84,7 @@ def test_info_of_a_repository_and_of_a_path(call, toy, publisher):
     [
         (("info", "acme/toi"), 1, "Did you mean acme/toy?"),
         (("info", "acme/toy", "--version", "7"), 1, "1, 2"),
-        (("info", "toy"), 1, "owner/name"),
+        (("info", "toy"), 2, "owner/name"),
         (("versions", "acme/other"), 1, "no kernel"),
     ],
 )
@@ -162,3 +162,9 @@ def test_the_cache_is_listed_and_verified(call, toy):
     (path.parent / "manifest.json").write_text("{}")
     assert call("cache", "list")[0] == 0
     assert call("cache", "verify")[0] == 1
+
+
+@pytest.mark.parametrize("verb", ["versions", "info"])
+def test_what_is_no_repository_id_is_wrong_usage(verb, capsys):
+    assert run([verb, "toy"]) == 2
+    assert "owner/name" in capsys.readouterr().err

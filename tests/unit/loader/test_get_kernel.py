@@ -13,7 +13,7 @@ import pytest
 import kernels
 from kernel_spec import directory
 from kernel_spec.backend import BackendKind
-from kernel_spec.errors import FormatError, MetadataError, UsageError
+from kernel_spec.errors import MetadataError, UsageError
 from kernel_spec.names import RepoId
 from kernels.errors import (
     CacheError,
@@ -138,7 +138,7 @@ def test_wrong_arguments_are_usage_errors(publisher, arguments, words):
 
 
 def test_a_repository_id_is_owner_and_name():
-    with pytest.raises(FormatError, match="owner/name"):
+    with pytest.raises(UsageError, match="owner/name"):
         kernels.get_kernel("toy")
 
 

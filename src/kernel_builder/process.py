@@ -14,6 +14,9 @@ from pathlib import Path
 
 from kernel_builder.errors import CommandError
 
+# How long a program that is told to stop may take.
+_GRACE_SECONDS = 2.0
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
@@ -106,5 +109,11 @@ def run(
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a program and what it started: by request first, since Ninja's compilers are groups of their own."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

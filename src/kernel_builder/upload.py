@@ -24,7 +24,7 @@ from kernel_builder.plan import current_op_id
 from kernel_builder.process import run
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
-from kernel_builder.sources import read_sources
+from kernel_builder.sources import find_strays, read_sources
 from kernel_spec.errors import ConflictError, KernelError, UsageError
 from kernel_spec.metadata import FILE_NAME as METADATA
 from kernel_spec.metadata import Metadata, parse_metadata
@@ -118,11 +118,12 @@ def upload(
     if not remote.is_directory and not allow_dirty:
         refuse_dirty(project, settings)
     variants = read_variants(project, build)
+    _refuse_stale(project, build, variants)
     with tempfile.TemporaryDirectory(prefix="kernel-card-") as temporary:
         card = _write_card(project, build, repo, variants, Path(temporary))
         files = [*_variant_files(variants), *_benchmark_files(project), *card]
         plan = make_plan(build, repo, remote, files, card, tag=tag, prune=prune)
-        plan = replace(plan, notes=_notes(project, build, variants, has_card=bool(card)))
+        plan = replace(plan, notes=_notes(has_card=bool(card)))
         if plan.is_empty:
             return Uploaded(plan=plan, commit=plan.branch.branch.commit, changed=False)
         if not confirm(plan):
@@ -271,6 +272,13 @@ def _variant_files(variants: Iterable[BuiltVariant]) -> list[LocalFile]:
 
 
 def _benchmark_files(project: Path) -> list[LocalFile]:
+    """Read the benchmarks that are published.
+
+    Raises:
+        UploadError: one is a link out of the project, a pipe or another thing that is no source.
+    """
+    if strays := find_strays(project, "benchmarks"):
+        raise UploadError("\n".join(strays))
     places = sorted((project / "benchmarks").glob("benchmark*.py"))
     return [read_local_file(f"benchmarks/{place.name}", place) for place in places]
 
@@ -287,16 +295,25 @@ def _write_card(
     return [read_local_file("README.md", place)]
 
 
-def _notes(
-    project: Path, build: Build, variants: Iterable[BuiltVariant], *, has_card: bool
-) -> tuple[str, ...]:
-    """Name variants whose sources have changed since, and a missing card."""
+def _refuse_stale(project: Path, build: Build, variants: Iterable[BuiltVariant]) -> None:
+    """Refuse variants that were built from other sources than those that are here now.
+
+    Raises:
+        UploadError: naming each of them.
+    """
     sources = read_sources(project, build)
-    notes = [
-        f"{each.directory.name} was built from other sources than those here now"
+    stale = [
+        each.directory.name
         for each in variants
         if each.metadata.id != current_op_id(build, sources, each.metadata.backend)
     ]
-    if not has_card:
-        notes.append("there is no CARD.md, so the kernel has no page")
-    return tuple(notes)
+    if stale:
+        raise UploadError(
+            "\n".join(f"{name} was built from other sources than those here now" for name in stale)
+            + f"\nnothing was published; run: kernel-builder build {project}"
+        )
+
+
+def _notes(*, has_card: bool) -> tuple[str, ...]:
+    """Say that there is no card where there is none."""
+    return () if has_card else ("there is no CARD.md, so the kernel has no page",)

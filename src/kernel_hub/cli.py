@@ -75,6 +75,15 @@ def main() -> None:
     """Run the command; an error of ours is one message and an exit code."""
     try:
         cli()
+    except ModuleNotFoundError as err:
+        if err.name not in {"starlette", "granian"}:
+            raise
+        click.echo(
+            f"kernel-hub: the package {err.name} is not installed; serving needs the extra 'hub': "
+            "pip install '.[hub]' in a checkout",
+            err=True,
+        )
+        sys.exit(1)
     except KernelError as err:
         click.echo(f"kernel-hub: {err}", err=True)
         sys.exit(err.exit_code)

@@ -16,6 +16,10 @@ from typing import Any
 # vtable, in a return type, in the arguments of a template.
 _TORCH = re.compile(r"N[rVK]*[RO]?(3c10|2at|5torch)(?=\d|[A-Z])")
 
+# The first component of the name of a function, plain or in a namespace.
+_OUTERMOST = re.compile(r"_Z(?:N[rVK]*[RO]?)?(\d+)")
+_TORCH_NAMESPACES = ("c10", "at", "torch")
+
 
 def demangle(name: str) -> str:
     """Write a mangled name as C++ does; other names, and unreadable ones, stay as they are."""
@@ -36,6 +40,18 @@ def demangle(name: str) -> str:
 def mentions_torch(name: str) -> bool:
     """Say whether a mangled name involves anything of torch's C++ interface."""
     return name.startswith("_Z") and _TORCH.search(name) is not None
+
+
+def is_foreign_to_torch(name: str) -> bool:
+    """Say whether a mangled name is of a function outside torch's namespaces, whatever its arguments.
+
+    Templates do not count: torch instantiates its own in other people's namespaces.
+    """
+    match = _OUTERMOST.match(name)
+    if match is None:
+        return False
+    end = match.end() + int(match[1])
+    return name[match.end() : end] not in _TORCH_NAMESPACES and name[end : end + 1] != "I"
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.python_abi import PREFIXES
 from kernel_builder.check.subject import SharedLibrary
-from kernel_builder.check.symbols import demangle, mentions_torch
+from kernel_builder.check.symbols import demangle, is_foreign_to_torch, mentions_torch
 from kernel_builder.policy import Shims, read_shims
 from kernel_spec.binary import Symbol
 from kernel_spec.version import MajorMinor
@@ -38,7 +38,7 @@ def check_stable_abi(library: SharedLibrary, target: MajorMinor) -> Iterator[Fin
                 message=f"torch has it since {since}, and the variant is for {target} and later",
                 fix=f'write stable-abi = "{since}" in build.toml, or do without it',
             )
-        elif mentions_torch(symbol.name):
+        elif mentions_torch(symbol.name) and not is_foreign_to_torch(symbol.name):
             yield Finding(
                 file=library.file,
                 rule="torch-stable-abi",

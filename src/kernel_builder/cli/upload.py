@@ -78,6 +78,3 @@ def upload(
             f"nothing to publish: {done.plan.repo} {branch} at {done.plan.url} "
             f"has this already ({done.commit})"
         )
-        # Whoever forgot to build after an edit reads it here.
-        for note in done.plan.notes:
-            click.echo(f"note: {note}")

@@ -9,7 +9,7 @@ from kernel_builder.check.glibc import check_symbol_versions
 from kernel_builder.check.linkage import check_linkage
 from kernel_builder.check.python_abi import check_python_abi
 from kernel_builder.check.subject import SharedLibrary, Subject
-from kernel_builder.check.symbols import demangle, mentions_torch
+from kernel_builder.check.symbols import demangle, is_foreign_to_torch, mentions_torch
 from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi
 from kernel_spec.backend import BackendKind
 from kernel_spec.binary import ElfFacts, Symbol
@@ -178,3 +178,17 @@ def test_a_finding_names_file_rule_symbol_and_fix() -> None:
     (finding,) = check_stable_abi(_library("nobody_has_this"), TARGET)
     for word in (finding.file, finding.rule, "nobody_has_this", finding.fix):
         assert word in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [
+        ("_Z12row_norm_cpuRN5torch6stable6TensorE", True),
+        ("_ZN4mine8row_normERKN2at6TensorE", True),
+        ("_ZN5torch4reluERKN2at6TensorE", False),
+        ("_ZNK2at6Tensor3sumEv", False),
+        ("_ZTIN3c105ErrorE", False),
+    ],
+)
+def test_a_function_of_the_author_is_told_from_one_of_torch(name: str, foreign: bool) -> None:
+    assert is_foreign_to_torch(name) is foreign

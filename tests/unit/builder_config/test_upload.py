@@ -137,10 +137,24 @@ def test_a_variant_of_another_version_is_refused(project, remote) -> None:
         publish(project, remote)
 
 
-def test_sources_that_changed_since_are_a_note(project, remote) -> None:
+def test_variants_of_other_sources_are_refused_also_when_they_are_published(
+    project, remote
+) -> None:
+    publish(project, remote)
+    before = paths(remote)
     (project / "torch-ext/my_op/layers.py").write_text("class Bigger: ...\n")
-    notes = publish(project, remote).plan.notes
-    assert [note for note in notes if "torch-cpu was built from other sources" in note]
+    with pytest.raises(
+        UploadError, match=r"(?s)torch-cpu was built from other.*kernel-builder build"
+    ):
+        publish(project, remote)
+    assert paths(remote) == before
+
+
+def test_a_benchmark_that_leads_out_of_the_project_is_refused(project, remote, tmp_path) -> None:
+    (tmp_path / "secret.py").write_text("token = 1\n")
+    (project / "benchmarks/benchmark_mine.py").symlink_to(tmp_path / "secret.py")
+    with pytest.raises(UploadError, match="link out of the project"):
+        publish(project, remote)
 
 
 def test_stale_variants_stay_until_pruned(project, remote) -> None:
@@ -307,9 +321,7 @@ def test_the_card_lists_what_the_text_of_the_module_says(project) -> None:
     assert read_interface(project, build).functions == ()
 
 
-def test_who_forgot_to_build_is_told_that_nothing_is_new(
-    project, remote, monkeypatch, capsys
-) -> None:
+def test_who_forgot_to_build_is_told_so(project, remote, monkeypatch, capsys) -> None:
     from kernel_builder import cli
 
     publish(project, remote)
@@ -317,7 +329,7 @@ def test_who_forgot_to_build_is_told_that_nothing_is_new(
     monkeypatch.setattr("sys.argv", ["kernel-builder", "upload", str(project), "--hub", remote.url])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
-    out = capsys.readouterr().out
-    assert stopped.value.code == 0
-    assert "nothing to publish" in out
-    assert "note: torch-cpu was built from other sources than those here now" in out
+    err = capsys.readouterr().err
+    assert stopped.value.code == 1
+    assert "torch-cpu was built from other sources than those here now" in err
+    assert "run: kernel-builder build" in err

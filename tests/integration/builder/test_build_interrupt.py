@@ -1,0 +1,47 @@
+"""An interrupted build ends its compilers and leaves nothing in the project."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+KERNEL = Path(__file__).parents[3] / "kernels-community" / "activation"
+
+
+def running_below(folder: Path) -> list[int]:
+    """Return the processes, zombies aside, that work in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").resolve().is_relative_to(folder):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_interrupting_a_build_ends_its_compilers(tmp_path):
+    project, cache = tmp_path / "activation", tmp_path / "cache"
+    shutil.copytree(KERNEL, project, ignore=shutil.ignore_patterns("build"))
+    build = subprocess.Popen(
+        [Path(sys.executable).with_name("kernel-builder"), "build", project],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 30
+    while len(running_below(cache)) < 3 and build.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(running_below(cache)) >= 3, "the compilers never started"
+    build.send_signal(signal.SIGINT)
+    assert build.wait(10) == 130
+    deadline = time.monotonic() + 3
+    while running_below(cache) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert running_below(cache) == []
+    assert not list(project.glob("build/*"))

@@ -27,7 +27,7 @@ from kernel_builder.plan import VariantBuild
 from kernel_builder.process import Finished, run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.link import EXPORTS, link_command
-from kernel_builder.units import CompileUnit
+from kernel_builder.units import CompileUnit, needs_device_compiler
 
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
@@ -52,6 +52,8 @@ class Artifact:
 @dataclass(frozen=True, slots=True)
 class _Unit:
     source: str
+    rule: str
+    compiler: tuple[str, ...]
     flags: tuple[str, ...]
     key: ObjectKey
     built: Path
@@ -101,8 +103,9 @@ def compile_variant(
         torch_libraries=environment.torch_libraries,
         version_script="../exports.map",
         output=str(library),
+        cudart=None if environment.cuda is None else environment.cuda.cudart,
     )
-    text = _write_ninja(environment, missing, objects, link, library)
+    text = _write_ninja(missing, objects, link, library)
     (work / "build.ninja").write_text(text, encoding="utf-8")
     finished = _run_ninja(stage, jobs or choose_jobs(_peak(build)), settings, on_step)
     for unit in missing:
@@ -116,7 +119,7 @@ def compile_variant(
         if log.is_file():
             said = log.read_text(errors="replace").rstrip()
             raise LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
-        raise _describe_failure(project, environment, missing, finished)
+        raise _describe_failure(project, missing, finished)
     logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
     return Artifact(
         library=library,
@@ -153,11 +156,13 @@ def _describe(
     unit: CompileUnit, number: int, build: VariantBuild, environment: Environment, stage: Path
 ) -> _Unit:
     flags = compile_flags(unit, build, environment, stage)
+    # Where the sources are staged changes with each run, and the objects do not depend on it.
     place = f"-ffile-prefix-map={stage.parent}=."
+    rule, compiler, identity = _choose_compiler(unit, environment)
     known = sorted({*(each.source for each in build.units), *build.headers})
     key = ObjectKey(
-        toolchain=environment.toolchain.identity,
-        flags=tuple(flag for flag in flags if flag != place),
+        toolchain=identity,
+        flags=tuple(flag for flag in flags if not flag.endswith(place)),
         source=unit.source,
         files=tuple(known),
         namespace=build.op_id,
@@ -165,6 +170,8 @@ def _describe(
     stem = f"{number:03}-{Path(unit.source).name}"
     return _Unit(
         source=unit.source,
+        rule=rule,
+        compiler=compiler,
         flags=(*flags, f"-DTORCH_EXTENSION_NAME={build.op_id}"),
         key=key,
         built=stage.parent / "obj" / f"{stem}.o",
@@ -172,28 +179,41 @@ def _describe(
     )
 
 
+def _choose_compiler(
+    unit: CompileUnit, environment: Environment
+) -> tuple[str, tuple[str, ...], str]:
+    """Return the rule of a file, the command of its compiler, and what tells that from others."""
+    host = environment.toolchain
+    if environment.cuda is None or not needs_device_compiler(unit):
+        return "cxx", host.command, host.identity
+    # Behind a launcher such as ccache stands the compiler that nvcc is to call.
+    program = next(word for word in reversed(host.command) if not word.startswith("-"))
+    command = (str(environment.cuda.nvcc), "-ccbin", program)
+    return "nvcc", command, f"{environment.cuda.identity} {host.identity}"
+
+
 def _write_ninja(
-    environment: Environment,
     units: list[_Unit],
     objects: list[str],
     link: tuple[str, ...],
     library: Path,
 ) -> str:
-    compiler = escape_value(shlex.join(environment.toolchain.command))
+    commands = {unit.rule: unit.compiler for unit in units}
     rules = [
         Rule(
-            name="cxx",
+            name=name,
             # An object has its name only when it is whole: what has the name is kept for later.
-            command=f"{compiler} $flags -MD -MF $reads -c $in -o ${{out}}.part > $log 2>&1"
+            command=f"{escape_value(shlex.join(compiler))} $flags -MD -MF $reads -c $in -o ${{out}}.part > $log 2>&1"
             " && mv ${out}.part $out",
             description="$in",
-        ),
-        Rule(name="link", command="$linker > $log 2>&1", description="link"),
+        )
+        for name, compiler in commands.items()
     ]
+    rules.append(Rule(name="link", command="$linker > $log 2>&1", description="link"))
     edges = [
         Edge(
             outputs=(str(unit.built),),
-            rule="cxx",
+            rule=unit.rule,
             inputs=(unit.source,),
             variables={
                 "flags": quote_flags(unit.flags),
@@ -250,15 +270,13 @@ def find_ninja(settings: Settings) -> Path:
     return Path(found)
 
 
-def _describe_failure(
-    project: Path, environment: Environment, units: list[_Unit], finished: Finished
-) -> BuilderError:
+def _describe_failure(project: Path, units: list[_Unit], finished: Finished) -> BuilderError:
     failures = []
     for unit in units:
         if unit.built.is_file() or not unit.log.is_file():
             continue
         said = unit.log.read_text(errors="replace")
-        words = [*environment.toolchain.command, *unit.flags, "-c", unit.source]
+        words = [*unit.compiler, *unit.flags, "-c", unit.source]
         failures.append(
             CompileFailure(
                 source=unit.source,

@@ -22,9 +22,11 @@ from kernel_builder.toolchain.cpu import (
     get_compiler,
     read_toolchain,
 )
+from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_version, get_cuda, identify_cuda
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_spec.backend import BackendKind
+from kernel_spec.version import MajorMinor
 
 _OLDEST_STABLE = (2, 10)
 _DEPENDS = frozenset({"torch"})
@@ -40,6 +42,7 @@ class Environment:
         torch_libraries: torch's libraries that the kernel asks for.
         python_include: the directory of ``Python.h``.
         kit: what the link needs.
+        cuda: the CUDA toolkit of a variant for CUDA.
     """
 
     toolchain: CpuToolchain
@@ -47,6 +50,7 @@ class Environment:
     torch_libraries: tuple[str, ...]
     python_include: Path
     kit: LinkKit
+    cuda: CudaToolchain | None = None
 
 
 def detect_host(settings: Settings) -> Host:
@@ -54,12 +58,19 @@ def detect_host(settings: Settings) -> Host:
     torch = find_torch()
     missing = dict(read_known().uncompiled)
     if find_compiler(settings) is None:
-        missing[BackendKind.CPU] = describe_missing(settings)
+        missing[BackendKind.CPU] = missing[BackendKind.CUDA] = describe_missing(settings)
+    toolkits: dict[BackendKind, MajorMinor] = {}
+    cuda = find_cuda_version(settings, platform.machine())
+    if isinstance(cuda, MajorMinor):
+        toolkits[BackendKind.CUDA] = cuda
+    else:
+        missing[BackendKind.CUDA] = cuda
     return Host(
         cpu=platform.machine(),
         os=platform.system().lower(),
         torch=None if torch is None else torch.build,
         missing=missing,
+        toolkits=toolkits,
     )
 
 
@@ -88,6 +99,7 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
         torch=torch,
         torch_libraries=libraries,
         python_include=include,
+        cuda=get_cuda(settings) if build.backend is BackendKind.CUDA else None,
         kit=make_link_kit(
             toolchain, libraries, variables=settings.variables, store=settings.cache / "stubs"
         ),
@@ -103,6 +115,8 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
     facts = [str(stubs.GENERATOR), read_version_caps().name, sys.version]
     if build.units:
         facts += [get_compiler(settings).identity, get_torch().identity]
+    if build.units and build.backend is BackendKind.CUDA:
+        facts.append(identify_cuda(settings))
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 

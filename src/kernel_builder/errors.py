@@ -4,11 +4,13 @@ KernelError (kernel_spec)            exit code 1
 ├── ConfigError    (ValueError)      exit code 2: build.toml is wrong; .faults, all of them
 ├── ProjectError   (ValueError)      exit code 2: the directory is no project, or lacks a file
 ├── ScaffoldError                    exit code 2: ``init`` cannot write what was asked for
+├── ArchError                        exit code 2: no device architecture is left to compile
 ├── SelectionError (ValueError)      exit code 2: no such backend or variant in the plan
 ├── UploadError                      what lies in ``build/`` cannot be published
 └── BuilderError                     the head of what the build itself raises
     ├── CommandError                 a program failed; .finished holds its command and output
     ├── ToolchainError               a compiler, a header or torch is not there or too old
+    │   └── ToolchainUnavailableError  a toolchain cannot be fetched; other backends go on
     ├── CompileError                 a source file does not compile; .failures, all of them
     ├── LinkError                    the objects do not link
     ├── CheckError                   a variant breaks a rule; .findings, all of them
@@ -89,6 +91,10 @@ class SelectionError(UsageError):
     """A backend or variant was asked for that the project does not have."""
 
 
+class ArchError(UsageError):
+    """Of the architectures of a component, the toolkit compiles none."""
+
+
 class UploadError(KernelError):
     """What lies in ``build/`` cannot be published as it is."""
 
@@ -99,6 +105,10 @@ class BuilderError(KernelError):
 
 class ToolchainError(BuilderError):
     """What a build needs of this machine is not there, or is too old."""
+
+
+class ToolchainUnavailableError(ToolchainError):
+    """A toolchain cannot be fetched here, which is no fault of the project."""
 
 
 class LinkError(BuilderError):

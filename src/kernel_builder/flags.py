@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from kernel_builder.archs import gencode_flags
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
 from kernel_builder.plan import VariantBuild
 from kernel_builder.toolchain.cpu import Family
-from kernel_builder.units import CompileUnit
+from kernel_builder.units import CompileUnit, needs_device_compiler
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
@@ -25,36 +27,90 @@ def compile_flags(
     Raises:
         ToolchainError: the file is for a backend that cannot be compiled here.
     """
-    if unit.backend is not BackendKind.CPU:
+    if unit.backend not in (BackendKind.CPU, BackendKind.CUDA):
         raise ToolchainError(
             f"{unit.source}: files for {unit.backend.value} cannot be compiled here"
         )
+    if needs_device_compiler(unit):
+        return _device_flags(unit, build, environment, stage)
     torch = environment.torch
-    standard = "c++20" if torch.build.release >= _CXX20_SINCE else "c++17"
-    own = [*unit.include, "csrc", "torch-ext"]
-    include = [path for path in dict.fromkeys(own) if (stage / path).is_dir()]
-    flags = [f"-std={standard}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden"]
+    flags = [f"-std={_standard(environment)}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden"]
     if environment.toolchain.family is Family.GCC:
         # A GNU-unique symbol is one for the whole process, even across kernels.
         flags += ["-fno-gnu-unique", f"-frandom-seed={unit.source}"]
-    flags += [
-        f"-ffile-prefix-map={torch.root}=torch",
-        f"-ffile-prefix-map={environment.python_include}=python",
-        f"-ffile-prefix-map={stage.parent}=.",
-        f"-D{build.backend.value.upper()}_KERNEL",
-        f"-DPy_LIMITED_API={_LIMITED_API}",
-    ]
-    if build.stable_abi is not None:
-        flags.append(f"-DTORCH_TARGET_VERSION={format_target(build.stable_abi)}")
     return (
         *flags,
+        *_prefix_maps(environment, stage),
+        *_definitions(build),
         "-iquote.",
-        *(f"-I{path}" for path in include),
+        *_own_includes(unit, stage),
         "-I../gen",
         *(f"-isystem{path}" for path in torch.include_dirs),
         f"-isystem{environment.python_include}",
+        *([] if environment.cuda is None else [f"-isystem{environment.cuda.include}"]),
         *unit.cxx_flags,
     )
+
+
+def _device_flags(
+    unit: CompileUnit, build: VariantBuild, environment: Environment, stage: Path
+) -> tuple[str, ...]:
+    """Compose the flags of a file for nvcc; the C++ compiler gets the same as elsewhere."""
+    host = ["-fPIC", "-fvisibility=hidden", *_prefix_maps(environment, stage), "-iquote."]
+    if environment.toolchain.family is Family.GCC:
+        host += ["-fno-gnu-unique", f"-frandom-seed={unit.source}"]
+    return (
+        f"-std={_standard(environment)}",
+        "-O3",
+        "-DNDEBUG",
+        "--expt-relaxed-constexpr",
+        "-DENABLE_FP8",
+        *gencode_flags(unit.archs),
+        *_for_host(host),
+        *_definitions(build),
+        *_own_includes(unit, stage),
+        "-I../gen",
+        *(word for path in environment.torch.include_dirs for word in ("-isystem", str(path))),
+        "-isystem",
+        str(environment.python_include),
+        *_for_host(unit.cxx_flags),
+        *unit.backend_flags,
+    )
+
+
+def _for_host(flags: Iterable[str]) -> tuple[str, ...]:
+    """Hand flags through to the C++ compiler; nvcc would split them at commas."""
+    return tuple("-Xcompiler=" + flag.replace(",", "\\,") for flag in flags)
+
+
+def _standard(environment: Environment) -> str:
+    return "c++20" if environment.torch.build.release >= _CXX20_SINCE else "c++17"
+
+
+def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:
+    own = [*unit.include, "csrc", "torch-ext"]
+    return tuple(f"-I{path}" for path in dict.fromkeys(own) if (stage / path).is_dir())
+
+
+def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
+    """Keep this machine's paths out of the objects."""
+    maps = [
+        f"-ffile-prefix-map={environment.torch.root}=torch",
+        f"-ffile-prefix-map={environment.python_include}=python",
+        f"-ffile-prefix-map={stage.parent}=.",
+    ]
+    if environment.cuda is not None:
+        maps.append(f"-ffile-prefix-map={environment.cuda.root}=cuda")
+    return tuple(maps)
+
+
+def _definitions(build: VariantBuild) -> tuple[str, ...]:
+    names = [f"-D{build.backend.value.upper()}_KERNEL", f"-DPy_LIMITED_API={_LIMITED_API}"]
+    if build.backend is BackendKind.CUDA:
+        names.append("-DUSE_CUDA=1")
+    if build.stable_abi is not None:
+        names.append(f"-DTORCH_TARGET_VERSION={format_target(build.stable_abi)}")
+    return tuple(names)
 
 
 def format_target(version: MajorMinor) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -25,6 +26,8 @@ def check_import(
     *,
     compiled: bool,
     depends: Iterable[str],
+    keys: Iterable[str] = (),
+    preload: Iterable[Path] = (),
     settings: Settings,
 ) -> str | None:
     """Import a variant in a new, isolated Python and look for its ops.
@@ -34,6 +37,8 @@ def check_import(
         op_id: the namespace of its ops.
         compiled: whether it carries a library, which must register ops.
         depends: the Python packages that it asks for, as ``metadata.json`` names them.
+        keys: the dispatch keys, such as ``CUDA``, that ops must have code for.
+        preload: libraries that torch would bring where it has the backend.
         settings: the environment of programs.
 
     Returns:
@@ -45,6 +50,7 @@ def check_import(
     probe = [sys.executable, "-I", "-B", import_probe.__file__]
     modules = [*_COMPANIONS, *(_MODULES.get(name, name.replace("-", "_")) for name in depends)]
     facts = [str(directory), op_id, str(int(compiled)), ",".join(modules)]
+    facts += [",".join(keys), os.pathsep.join(str(path) for path in preload)]
     try:
         run(
             [*probe, *facts, *_find_loader()],

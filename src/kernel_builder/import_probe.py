@@ -1,15 +1,20 @@
 """The program that imports a variant in a process of its own; it needs torch and nothing of ours.
 
-    python -I -B import_probe.py DIRECTORY ID COMPILED DEPENDS [LOADER_ROOT]
+    python -I -B import_probe.py DIRECTORY ID COMPILED DEPENDS KEYS PRELOAD [LOADER_ROOT]
 
 The variant is imported twice, in two processes that share one import of torch: as the published
 client does it, where the package's name is the id, and by ``kernels.importer``. The exit code is
 LACKING where a module is missing that the variant may ask for (DEPENDS, joined by commas): then
 nothing is known, and a line ``lacking: NAME`` names it.
+
+KEYS are the dispatch keys that ops must have code for, joined by commas. PRELOAD are libraries that
+a torch for the backend would bring, joined by colons: with them functions are bound at their first
+call, so that a variant for a GPU can be imported, and run on the CPU, by a torch without one.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import sys
@@ -41,7 +46,7 @@ def import_by_loader(directory: Path, root: str) -> ModuleType:
     return load_directory(directory)
 
 
-def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
+def find_fault(module: ModuleType, op_id: str, *, compiled: bool, keys: list[str]) -> str | None:
     """Say what is wrong with an imported variant, or None."""
     import torch
 
@@ -51,6 +56,13 @@ def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
             f"the import registers no op under torch.ops.{op_id}; register the ops with "
             "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ...) of registration.h"
         )
+    own = [name for name in names if name.startswith(f"{op_id}::")]
+    for key in keys if compiled else ():
+        if not any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for name in own):
+            return (
+                f"the variant carries code for {key}, and none of its ops has any; register it "
+                f"with STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, {key}, ...)"
+            )
     absent = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
     if absent:
         return f"__all__ names what the module does not have: {', '.join(absent)}"
@@ -62,14 +74,16 @@ def main(arguments: list[str]) -> int:
     import torch  # noqa: F401  (once, for both processes)
 
     directory, op_id, compiled = Path(arguments[0]), arguments[1], arguments[2] == "1"
-    depends, roots = arguments[3].split(","), arguments[4:]
+    depends, roots = arguments[3].split(","), arguments[6:]
+    keys = [key for key in arguments[4].split(",") if key]
+    _preload([path for path in arguments[5].split(os.pathsep) if path])
     child = os.fork() if roots else 0
     try:
         if child == 0:
             module = import_by_id(directory, op_id)
         else:
             module = import_by_loader(directory, roots[0])
-        fault = find_fault(module, op_id, compiled=compiled)
+        fault = find_fault(module, op_id, compiled=compiled, keys=keys)
         if fault is not None:
             sys.stderr.write(f"{fault}\n")
         code = int(fault is not None)
@@ -89,6 +103,16 @@ def main(arguments: list[str]) -> int:
             sys.stderr.write(f"the import under the id was ended by signal {-other}\n")
         code = code if code == LACKING or other == 0 else 1
     return code
+
+
+def _preload(libraries: list[str]) -> None:
+    """Load what a torch for the backend would bring, and bind functions late from here on."""
+    import torch
+
+    if libraries and torch.version.cuda is None:
+        sys.setdlopenflags(os.RTLD_LAZY)
+        for path in libraries:
+            ctypes.CDLL(path)
 
 
 def _find_lacking(error: BaseException | None, depends: list[str]) -> str | None:

@@ -24,6 +24,7 @@ class Known:
         python_depends: for each section (None: ``[general]`` itself), the distribution that each
             Python dependency stands for.
         uncompiled: for each backend that this version cannot compile, what it would need.
+        cuda_archs: default capabilities by the lowest CUDA toolkit, newest first.
     """
 
     lowest_stable_abi: MajorMinor
@@ -31,6 +32,11 @@ class Known:
     native_depends: Mapping[str, str]
     python_depends: Mapping[BackendKind | None, Mapping[str, str]]
     uncompiled: Mapping[BackendKind, str]
+    cuda_archs: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
+
+    def list_cuda_archs(self, toolkit: MajorMinor) -> tuple[str, ...]:
+        """Return the capabilities that a CUDA toolkit compiles by default."""
+        return next(archs for since, archs in self.cuda_archs if since <= toolkit)
 
 
 @cache
@@ -45,5 +51,8 @@ def read_known() -> Known:
             None if section == "all" else BackendKind(section): names
             for section, names in data["python-depends"].items()
         },
+        cuda_archs=tuple(
+            (parse_major_minor(each["since"]), tuple(each["archs"])) for each in data["cuda-archs"]
+        ),
         uncompiled={BackendKind(name): text for name, text in data["uncompiled"].items()},
     )

@@ -18,16 +18,22 @@ from filelock import FileLock
 from kernel_builder.check.variant import check_variant
 from kernel_builder.compile import Artifact, compile_variant
 from kernel_builder.config.read import read_build
-from kernel_builder.environment import detect_host, prepare_environment
-from kernel_builder.errors import CheckError, ProjectError, StorageError
+from kernel_builder.environment import Environment, detect_host, prepare_environment
+from kernel_builder.errors import (
+    CheckError,
+    ProjectError,
+    StorageError,
+    ToolchainUnavailableError,
+)
 from kernel_builder.import_check import check_import
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
-from kernel_builder.plan import Selection, VariantBuild, plan
+from kernel_builder.plan import Selection, SkippedBackend, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
 from kernel_builder.report import Outcome, Report, VariantReport
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import SourceSet, read_sources
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
+from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import Provenance
 
@@ -103,6 +109,7 @@ def build_project(
     made = plan(build, sources, host=detect_host(settings), selection=selection or Selection())
     provenance = describe_builder()
     reports = []
+    skipped = list(made.skipped)
     for variant in made.variants:
         name = str(variant.variant)
 
@@ -120,10 +127,16 @@ def build_project(
             on_step=on_step,
         )
         report = _build_or_fail(job, force=force)
+        wanted = selection is not None and (selection.backends or selection.variants)
+        if isinstance(report.error, ToolchainUnavailableError) and not wanted:
+            skipped.append(SkippedBackend(backend=variant.backend, reason=str(report.error)))
+            continue
         reports.append(report)
         if report.outcome is not Outcome.UP_TO_DATE:
             reporter.end(name, report.outcome.value, report.seconds)
-    return Report(project=project, variants=tuple(reports), skipped=made.skipped, notes=made.notes)
+    return Report(
+        project=project, variants=tuple(reports), skipped=tuple(skipped), notes=made.notes
+    )
 
 
 def describe_builder() -> Provenance:
@@ -188,7 +201,8 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         )
     job.begin(job.name)
     scratch = _begin_run(job)
-    artifact = _compile(job, scratch) if job.build.units else None
+    environment = prepare_environment(job.build, job.settings) if job.build.units else None
+    artifact = None if environment is None else _compile(job, environment, scratch)
     made = scratch / "variant" / job.name
     write_variant(
         job.project,
@@ -205,6 +219,8 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         made,
         job.build.op_id,
         compiled=artifact is not None,
+        keys=_dispatch_keys(job.build),
+        preload=[environment.cuda.cudart] if environment and environment.cuda else [],
         depends=job.build.python_depends,
         settings=job.settings,
     )
@@ -268,8 +284,13 @@ def _begin_run(job: _Job) -> Path:
     return Path(tempfile.mkdtemp(prefix="run-", dir=job.work))
 
 
-def _compile(job: _Job, scratch: Path) -> Artifact:
-    environment = prepare_environment(job.build, job.settings)
+def _dispatch_keys(build: VariantBuild) -> list[str]:
+    """Return the dispatch keys that the ops of a variant with machine code must have code for."""
+    kinds = {unit.backend for unit in build.units if unit.component is not None}
+    return sorted(kind.value.upper() for kind in kinds & {BackendKind.CPU, BackendKind.CUDA})
+
+
+def _compile(job: _Job, environment: Environment, scratch: Path) -> Artifact:
     return compile_variant(
         job.project,
         job.build,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kernel_builder.archs import intersect_capabilities
 from kernel_builder.config.general import version_key
 from kernel_builder.config.model import (
     Build,
@@ -14,7 +15,7 @@ from kernel_builder.config.model import (
     TorchNoarch,
     TvmFfiFramework,
 )
-from kernel_builder.errors import SelectionError
+from kernel_builder.errors import ArchError, SelectionError
 from kernel_builder.known import read_known
 from kernel_builder.op_id import make_op_id
 from kernel_builder.sources import SourceFile, SourceSet
@@ -144,6 +145,7 @@ def plan(
 
     Raises:
         SelectionError: a backend or variant was asked for that the project does not have.
+        ArchError: of the architectures of a component, none can be compiled.
     """
     _check_backends(build, selection)
     variants: list[VariantBuild] = []
@@ -157,7 +159,7 @@ def plan(
             skipped.append(SkippedBackend(backend=backend, reason=outcome))
             continue
         variants.append(outcome)
-        notes += _notes(sources, outcome)
+        notes += [*_notes(sources, outcome), *_dropped_notes(build, outcome)]
     variants.sort(key=lambda variant: str(variant.variant))
     notes += unpackaged_notes(build, sources)
     if selection.variants:
@@ -228,7 +230,11 @@ def _plan_compiled(
     *,
     host: Host,
 ) -> VariantBuild | str:
-    """Plan a variant with machine code, or say why it cannot be built here."""
+    """Plan a variant with machine code, or say why it cannot be built here.
+
+    Raises:
+        ArchError: a component has no architecture that can be compiled.
+    """
     if backend in host.missing:
         return host.missing[backend]
     if host.torch is None:
@@ -240,7 +246,46 @@ def _plan_compiled(
     if refusal is not None:
         return refusal
     target = Backend(backend, host.toolkits.get(backend))
+    if backend is BackendKind.CUDA:
+        if abi is None:
+            return "needs a torch for CUDA for its full interface; the stable ABI does without it"
+        components = tuple(_choose_archs(each, target) for each in components)
     return _arch(build, framework, sources, target, components, abi=abi, host=host)
+
+
+def _choose_archs(component: Component, target: Backend) -> Component:
+    """Give a CUDA component the capabilities that the toolkit compiles for it.
+
+    Raises:
+        ArchError: there are none.
+    """
+    if component.backend is not BackendKind.CUDA or target.version is None:
+        return component
+    known = read_known().list_cuda_archs(target.version)
+    if not component.archs:
+        return replace(component, archs=known)
+    found = intersect_capabilities(component.archs, known)
+    if not found.archs:
+        lines = "".join(f"\n  {each}" for each in found.dropped)
+        raise ArchError(
+            f"[kernel.{component.name}]: {target} compiles none of its cuda-capabilities; expected "
+            f"some of {' '.join(known)}{lines}"
+        )
+    return replace(component, archs=found.archs)
+
+
+def _dropped_notes(build: Build, variant: VariantBuild) -> list[str]:
+    """Name the capabilities that are asked for and not compiled."""
+    target = variant.variant.backend
+    if not isinstance(target, Backend) or target.kind is not BackendKind.CUDA:
+        return []
+    known = read_known().list_cuda_archs(target.version or MajorMinor(0, 0))
+    return [
+        f"{variant.variant}: [kernel.{component.name}]: {each}"
+        for component in build.components
+        if component.backend is BackendKind.CUDA
+        for each in intersect_capabilities(component.archs, known).dropped
+    ]
 
 
 def _files_of(

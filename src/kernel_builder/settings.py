@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _PUBLIC_HUB = "https://huggingface.co"
@@ -12,6 +13,12 @@ _PUBLIC_HUB = "https://huggingface.co"
 # Programs that are started see these variables of the caller and no others: a stray CPATH or
 # LIBRARY_PATH would change what is built.
 _PASSED_ON = ("PATH", "HOME", "TMPDIR")
+
+# What tells pip where the user's packages come from; only pip sees it.
+_FOR_PIP = re.compile(
+    r"PIP_\w+|XDG_CONFIG_HOME|XDG_CACHE_HOME|(https?|all|no)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +33,8 @@ class Settings:
         hubs: where kernels are published: ``[owner,owner=]URL`` entries with blanks between, or
             None.
         endpoint: the hub where ``hubs`` names none for an owner.
+        cuda_home: the CUDA toolkit that ``--cuda-home`` names; None: the pinned one.
+        pip_variables: what pip is started with besides, such as the user's package index.
     """
 
     cache: Path
@@ -33,6 +42,8 @@ class Settings:
     variables: Mapping[str, str]
     hubs: str | None
     endpoint: str
+    cuda_home: Path | None = None
+    pip_variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def search_path(self) -> str:
@@ -40,10 +51,13 @@ class Settings:
         return self.variables.get("PATH", os.defpath)
 
 
-def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+def read_settings(
+    environ: Mapping[str, str] | None = None, *, cuda_home: Path | None = None
+) -> Settings:
     """Read the settings from the environment.
 
-    ``XDG_CACHE_HOME`` (else ``HOME``), ``CXX``, ``PATH``, ``KERNELS_HUB``, ``HF_ENDPOINT``.
+    ``XDG_CACHE_HOME`` (else ``HOME``), ``CXX``, ``PATH``, ``KERNELS_HUB``, ``HF_ENDPOINT``;
+    for pip alone its own variables, proxies and certificates.
     """
     environ = os.environ if environ is None else environ
     home = environ.get("HOME")
@@ -55,6 +69,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         cache=root / "kernel-builder",
         cxx=environ.get("CXX") or None,
         hubs=environ.get("KERNELS_HUB") or None,
+        cuda_home=cuda_home,
+        pip_variables={name: text for name, text in environ.items() if _FOR_PIP.fullmatch(name)},
         endpoint=(environ.get("HF_ENDPOINT") or _PUBLIC_HUB).rstrip("/"),
         variables={**variables, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "TZ": "UTC"},
     )

@@ -49,6 +49,11 @@ def is_compiled(path: str, backend: BackendKind) -> bool:
     return PurePosixPath(path).suffix.lower() in _COMPILED.get(backend, frozenset())
 
 
+def needs_device_compiler(unit: CompileUnit) -> bool:
+    """Say whether nvcc takes a file, rather than the C++ compiler."""
+    return PurePosixPath(unit.source).suffix.lower() == ".cu"
+
+
 def plan_units(
     framework: TorchFramework, components: tuple[Component, ...]
 ) -> tuple[tuple[CompileUnit, ...], tuple[str, ...]]:

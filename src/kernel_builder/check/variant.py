@@ -6,6 +6,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import assert_never
 
+from kernel_builder.check.device_code import check_device_code
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.glibc import check_symbol_versions
 from kernel_builder.check.layout import check_entry, check_layout, library_name
@@ -93,6 +94,7 @@ def _check_subject(subject: Subject, settings: Settings) -> Iterator[Finding]:
         )
         return
     yield from _check_library(library, subject, settings)
+    yield from check_device_code(library, subject)
 
 
 def _read_subject(directory: Path) -> Subject | Finding:

@@ -7,20 +7,22 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import project_argument, selection_options
+from kernel_builder.cli.frame import cuda_option, project_argument, selection_options
 
 
 @click.command("build")
 @project_argument
 @selection_options
+@cuda_option
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: what fits]."
 )
 @click.option("--force", is_flag=True, help="Build even what is up to date.")
-def build(
+def build(  # noqa: PLR0917  (click passes them by name)
     directory: Path,
     backends: tuple[str, ...],
     variants: tuple[str, ...],
+    cuda_home: Path | None,
     jobs: int | None,
     force: bool,
 ) -> None:
@@ -30,12 +32,18 @@ def build(
     from kernel_builder.pipeline import build_project
     from kernel_builder.progress import open_reporter
     from kernel_builder.report import format_report
+    from kernel_builder.settings import read_settings
 
     selection = read_selection(backends, variants)
     project = find_project(directory)
     with open_reporter(sys.stderr) as reporter:
         report = build_project(
-            project, selection=selection, jobs=jobs, force=force, reporter=reporter
+            project,
+            selection=selection,
+            jobs=jobs,
+            force=force,
+            reporter=reporter,
+            settings=read_settings(cuda_home=cuda_home),
         )
     click.echo(format_report(report))
     if report.exit_code:

@@ -135,6 +135,16 @@ def selection_options(command: _Command) -> _Command:
     )(command)
 
 
+def cuda_option(command: _Command) -> _Command:
+    """Add ``--cuda-home``: the user's own toolkit in place of the pinned one."""
+    return click.option(
+        "--cuda-home",
+        type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+        metavar="PATH",
+        help="An installed CUDA toolkit [default: fetched on first use].",
+    )(command)
+
+
 def json_option(command: _Command) -> _Command:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(command)

@@ -7,20 +7,25 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import json_option, project_argument, selection_options
+from kernel_builder.cli.frame import cuda_option, json_option, project_argument, selection_options
 
 
 @click.command("list-variants")
 @project_argument
 @selection_options
+@cuda_option
 @json_option
 def list_variants(
-    directory: Path, backends: tuple[str, ...], variants: tuple[str, ...], as_json: bool
+    directory: Path,
+    backends: tuple[str, ...],
+    variants: tuple[str, ...],
+    cuda_home: Path | None,
+    as_json: bool,
 ) -> None:
     """List the variants of DIR that can be built here; what cannot goes to stderr."""
     from kernel_builder.cli.making import make_plan, read_selection
 
-    _, made = make_plan(directory, read_selection(backends, variants))
+    _, made = make_plan(directory, read_selection(backends, variants), cuda_home=cuda_home)
     names = [str(each.variant) for each in made.variants]
     if as_json:
         skipped = {each.backend.value: each.reason for each in made.skipped}

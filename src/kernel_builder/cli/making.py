@@ -32,7 +32,9 @@ def read_selection(backends: Iterable[str], variants: Iterable[str]) -> Selectio
     )
 
 
-def make_plan(place: Path, selection: Selection) -> tuple[Build, Plan]:
+def make_plan(
+    place: Path, selection: Selection, *, cuda_home: Path | None = None
+) -> tuple[Build, Plan]:
     """Read a project and plan it for this machine.
 
     Raises:
@@ -41,4 +43,6 @@ def make_plan(place: Path, selection: Selection) -> tuple[Build, Plan]:
     project = find_project(place)
     build = read_build(project)
     sources = read_sources(project, build)
-    return build, plan(build, sources, host=detect_host(read_settings()), selection=selection)
+    return build, plan(
+        build, sources, host=detect_host(read_settings(cuda_home=cuda_home)), selection=selection
+    )

@@ -18,6 +18,11 @@ from kernel_builder.toolchain.stubs import make_system_stubs, make_torch_stubs
 
 EXPORTS = "{ global: PyInit_*; local: *; };\n"
 
+# nvcc names temporary files by its process id, and local symbols by these files: without local
+# symbols the bytes do not depend on it. Lazy binding lets the library load where torch has no GPU
+# code, so that its ops can be looked at there.
+_CUDA_OPTIONS = ("-Wl,--strip-all", "-Wl,-z,lazy")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkKit:
@@ -68,6 +73,7 @@ def link_command(
     torch_libraries: Sequence[str],
     version_script: str,
     output: str,
+    cudart: Path | None = None,
 ) -> tuple[str, ...]:
     """Compose the command that links a library.
 
@@ -78,6 +84,7 @@ def link_command(
         torch_libraries: torch's libraries that the kernel asks for by name.
         version_script: a file that holds :data:`EXPORTS`.
         output: the library.
+        cudart: the CUDA runtime that a CUDA library asks for.
     """
     files = {name: str(path) for name, path in toolchain.files.items()}
 
@@ -98,9 +105,10 @@ def link_command(
         str(kit.compat),
         "-Wl,--no-as-needed",
         *(str(kit.torch / f"lib{name}.so") for name in torch_libraries),
+        *([] if cudart is None else ["-Wl,--as-needed", str(cudart), "-Wl,--no-as-needed"]),
         "-Wl,--gc-sections",
         "-Wl,--exclude-libs,ALL",
-        "-Wl,--strip-debug",
+        *(("-Wl,--strip-debug",) if cudart is None else _CUDA_OPTIONS),
         "-Wl,--hash-style=gnu",
         "-Wl,-z,noexecstack",
         "-Wl,-z,relro",

@@ -57,6 +57,8 @@ def main(output: Path) -> None:
             "kernel-builder",
             "build",
             f"kernels-community/{name}",
+            "--backend",
+            "cpu",
             env=env,
         )
     for name in KERNELS:

@@ -145,7 +145,7 @@ def measure_builds() -> dict[str, Any]:
         project = place / "activation"
         shutil.copytree(ROOT / KERNEL, project, ignore=shutil.ignore_patterns("build"))
         env = clean_environment(place / "home")
-        build = [str(BIN / "kernel-builder"), "build", str(project)]
+        build = [str(BIN / "kernel-builder"), "build", str(project), "--backend", "cpu"]
         cold = [timed(build, fresh(env, place / f"cold-{n}")) for n in range(3)]
         warm_env = fresh(env, place / "warm")
         timed(build, warm_env)

@@ -58,12 +58,17 @@ def _device_flags(
     """Compose the flags of a file for nvcc; the C++ compiler gets the same as elsewhere."""
     host = ["-fPIC", "-fvisibility=hidden", *_prefix_maps(environment, stage), "-iquote."]
     if environment.toolchain.family is Family.GCC:
-        host += ["-fno-gnu-unique", f"-frandom-seed={unit.source}"]
+        host.append("-fno-gnu-unique")
+    # The names of device code in unnamed namespaces have a hash of the file's whole path in them.
+    place = f"--orig_src_path_name={unit.source}".replace(",", "\\,")
     return (
         f"-std={_standard(environment)}",
         "-O3",
         "-DNDEBUG",
         "--expt-relaxed-constexpr",
+        f"-frandom-seed={unit.source}",
+        f"-Xcudafe={place}",
+        f"-Xcicc={place}",
         "-DENABLE_FP8",
         *gencode_flags(unit.archs),
         *_for_host(host),

@@ -37,7 +37,7 @@ def test_a_kernel_builds_and_passes_its_own_tests(name: str, tmp_path: Path) -> 
     require("g++")
     project = tmp_path / name
     shutil.copytree(COMMUNITY / name, project, ignore=shutil.ignore_patterns("build"))
-    run(BUILDER, "build", project)
+    run(BUILDER, "build", project, "--backend", "cpu")
     run(
         *(sys.executable, "-m", "pytest", "-q", "--import-mode=importlib"),
         *("-p", "no:cacheprovider", project / "tests"),

@@ -27,9 +27,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     made = run(home, BUILDER, "init", "--name", "me/fresh", "--backends", "cpu", "cuda")
     assert (home / "fresh/build.toml").is_file(), made.stderr
-    built = run(home, BUILDER, "build", "fresh", "-j1")
+    built = run(home, BUILDER, "build", "fresh", "-j1", "--backend", "cpu")
     assert "built" in built.stdout
-    assert "cuda: not built here: " in built.stdout
     return home
 
 
@@ -94,7 +93,7 @@ def test_the_same_sources_elsewhere_publish_the_same_files(home: Path) -> None:
     copy = home / "elsewhere" / "renamed"
     shutil.copytree(home / "fresh", copy, ignore=shutil.ignore_patterns("build"))
     other = {"XDG_CACHE_HOME": str(home / "other-cache")}
-    run(home, BUILDER, "build", str(copy), "-j1", **other)
+    run(home, BUILDER, "build", str(copy), "-j1", "--backend", "cpu", **other)
     for path in sorted((home / "fresh/build").rglob("*")):
         if path.is_file():
             twin = copy / path.relative_to(home / "fresh")
@@ -107,7 +106,7 @@ def test_a_broken_source_leaves_what_was_built(home: Path) -> None:
     before = {path: path.read_bytes() for path in (copy / "build").rglob("*") if path.is_file()}
     source = copy / "csrc/fresh_cpu.cpp"
     source.write_text(source.read_text().replace("+ 1.0f;", "+ one;"))
-    failed = run(home, BUILDER, "build", str(copy), "-j1", code_expected=1)
+    failed = run(home, BUILDER, "build", str(copy), "-j1", "--backend", "cpu", code_expected=1)
     assert "fresh_cpu.cpp" in failed.stdout
     assert "one" in failed.stdout
     assert "Traceback" not in failed.stderr

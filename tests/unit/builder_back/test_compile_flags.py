@@ -9,6 +9,7 @@ from kernel_builder.errors import ToolchainError
 from kernel_builder.flags import compile_flags, format_target
 from kernel_builder.plan import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
+from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.link import LinkKit, link_command
 from kernel_builder.toolchain.torch import TorchInstall
 from kernel_builder.units import CompileUnit
@@ -113,8 +114,63 @@ def test_clang_is_spared_what_only_gcc_knows() -> None:
 
 
 def test_other_backends_are_refused() -> None:
-    with pytest.raises(ToolchainError, match=r"a\.cu: files for cuda"):
-        flags(replace(UNIT, source="a.cu", backend=BackendKind.CUDA))
+    with pytest.raises(ToolchainError, match=r"a\.hip: files for rocm"):
+        flags(replace(UNIT, source="a.hip", backend=BackendKind.ROCM))
+
+
+CUDA = CudaToolchain(
+    root=Path("/cuda"),
+    version=MajorMinor(13, 0),
+    nvcc=Path("/cuda/bin/nvcc"),
+    cudart=Path("/cuda/lib/libcudart.so.13"),
+    identity="c",
+)
+CUDA_BUILD = replace(
+    BUILD,
+    variant=parse_variant("torch-stable-abi210-cu130-x86_64-linux"),
+    backend=BackendKind.CUDA,
+)
+DEVICE_UNIT = replace(
+    UNIT,
+    source="csrc/a.cu",
+    backend=BackendKind.CUDA,
+    archs=("8.0", "9.0a+PTX"),
+    cxx_flags=("-Wl,-z",),
+    backend_flags=("-lineinfo",),
+)
+
+
+def test_device_code_is_compiled_for_the_archs_of_its_file() -> None:
+    found = flags(DEVICE_UNIT, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=CUDA))
+    assert [word for word in found if "-gencode" in word] == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]",
+    ]
+    assert {"-DCUDA_KERNEL", "-DUSE_CUDA=1", "-Xcompiler=-fno-gnu-unique"} <= set(found)
+    assert {"-Xcompiler=-fPIC", "-Xcompiler=-ffile-prefix-map=/cuda=cuda"} <= set(found)
+    assert found[-2:] == ("-Xcompiler=-Wl\\,-z", "-lineinfo")
+
+
+def test_the_cpu_files_of_a_cuda_variant_find_the_toolkit_and_no_archs() -> None:
+    found = flags(UNIT, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=CUDA))
+    assert "-isystem/cuda/include" in found
+    assert "-DCUDA_KERNEL" in found
+    assert not any("gencode" in word or "Xcompiler" in word for word in found)
+
+
+def test_a_cuda_library_asks_for_the_shared_runtime_and_keeps_no_local_names() -> None:
+    command = link_command(
+        TOOLCHAIN,
+        ENVIRONMENT.kit,
+        objects=["a.o"],
+        torch_libraries=["torch"],
+        version_script="exports.map",
+        output="k.so",
+        cudart=CUDA.cudart,
+    )
+    assert command.index("a.o") < command.index("/cuda/lib/libcudart.so.13")
+    assert "-Wl,--strip-all" in command
+    assert "-Wl,--strip-debug" not in command  # the later one of the two would win
 
 
 def test_the_link_exports_the_entry_alone_and_has_no_search_path() -> None:

@@ -10,6 +10,7 @@ from kernel_builder.environment import detect_host
 from kernel_builder.errors import ToolchainError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain import torch as torch_module
+from kernel_builder.toolchain.cuda import read_cuda
 from kernel_builder.toolchain.torch import TorchInstall, get_torch
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
@@ -34,7 +35,30 @@ def test_a_host_with_everything(settings: Settings, monkeypatch: pytest.MonkeyPa
     assert host.torch == INSTALL.build
     assert host.os == sys.platform
     assert BackendKind.CPU not in host.missing
-    assert "nvcc" in host.missing[BackendKind.CUDA]
+    assert "hipcc" in host.missing[BackendKind.ROCM]
+
+
+def test_the_pinned_toolkit_is_planned_with_and_not_fetched(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
+    assert detect_host(settings).toolkits == {BackendKind.CUDA: MajorMinor(13, 0)}
+    assert not settings.cache.exists()
+    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    host = detect_host(settings)
+    assert not host.toolkits
+    assert "--cuda-home" in host.missing[BackendKind.CUDA]
+
+
+def test_a_toolkit_of_the_users_says_its_version(settings: Settings, tmp_path: Path) -> None:
+    own = replace(settings, cuda_home=tmp_path / "cuda")
+    assert "cuda_runtime_api.h" in detect_host(own).missing[BackendKind.CUDA]
+    (tmp_path / "cuda" / "include").mkdir(parents=True)
+    header = tmp_path / "cuda" / "include" / "cuda_runtime_api.h"
+    header.write_text("#define CUDART_VERSION  12080\n")
+    assert detect_host(own).toolkits == {BackendKind.CUDA: MajorMinor(12, 8)}
+    with pytest.raises(ToolchainError, match=r"no bin/nvcc"):
+        read_cuda(tmp_path / "cuda")
 
 
 def test_a_host_without_compiler_and_torch(

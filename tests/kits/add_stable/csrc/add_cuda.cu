@@ -1,1 +1,0 @@
-// Compiled where nvcc can be had.

@@ -1,0 +1,1 @@
+// Compiled where hipcc can be had.

@@ -18,13 +18,23 @@ from kernel_builder.errors import (
     CompileError,
     LinkError,
     ToolchainError,
+    UndeclaredInputError,
 )
 from kernel_builder.flags import compile_flags
+from kernel_builder.inputs import find_foreign, read_system_headers
 from kernel_builder.jobs import PEAK_FULL, PEAK_STABLE, choose_jobs
 from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
-from kernel_builder.objects import ObjectCache, ObjectKey, find_object, prune_objects, store_object
+from kernel_builder.objects import (
+    ObjectCache,
+    ObjectKey,
+    find_object,
+    parse_depfile,
+    prune_objects,
+    store_object,
+)
 from kernel_builder.plan import VariantBuild
-from kernel_builder.process import Finished, run
+from kernel_builder.process import Finished
+from kernel_builder.sandbox import OPEN, Sandbox, View, find_installation, run_confined
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.link import EXPORTS, link_command
 from kernel_builder.units import CompileUnit, needs_device_compiler
@@ -67,6 +77,7 @@ def compile_variant(
     *,
     work: Path,
     settings: Settings,
+    sandbox: Sandbox = OPEN,
     jobs: int | None = None,
     on_step: Callable[[int, int, str], None] | None = None,
 ) -> Artifact:
@@ -78,11 +89,13 @@ def compile_variant(
         environment: what it is built with.
         work: an empty directory for this alone; the compilers' words stay in ``log``.
         settings: where the object cache is, and the environment of programs.
+        sandbox: what keeps the compilers from all that is no input.
         jobs: how many compilers run at once; None: as many as CPUs and memory allow.
         on_step: called with the number of steps done, of all, and what was done.
 
     Raises:
         CompileError: with every file that does not compile.
+        UndeclaredInputError: with every header that is read and no input of the build.
         LinkError: the objects do not link.
         CommandError: Ninja fails of itself.
     """
@@ -107,9 +120,19 @@ def compile_variant(
     )
     text = _write_ninja(missing, objects, link, library)
     (work / "build.ninja").write_text(text, encoding="utf-8")
-    finished = _run_ninja(stage, jobs or choose_jobs(_peak(build)), settings, on_step)
+    ninja = find_ninja(settings)
+    finished = run_confined(
+        [ninja, "-f", "../build.ninja", "-j", str(jobs or choose_jobs(_peak(build))), "-k", "0"],
+        sandbox=sandbox,
+        view=_view(environment, ninja, cache, work),
+        cwd=stage,
+        variables={**settings.variables, "NINJA_STATUS": "[%f/%t] "},
+        on_line=_status_reader(on_step),
+        check=False,
+    )
+    foreign = _find_undeclared(missing, environment, stage, settings)
     for unit in missing:
-        if unit.built.is_file():
+        if unit.built.is_file() and unit.source not in foreign:
             depfile = unit.built.with_suffix(".d")
             store_object(cache, unit.key, stage=stage, built=unit.built, depfile=depfile)
     if missing:
@@ -120,6 +143,8 @@ def compile_variant(
             said = log.read_text(errors="replace").rstrip()
             raise LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
         raise _describe_failure(project, missing, finished)
+    if foreign:
+        raise UndeclaredInputError(build.op_id, foreign)
     logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
     return Artifact(
         library=library,
@@ -235,21 +260,51 @@ def _write_ninja(
     return format_ninja(rules, edges, builddir="../obj")
 
 
-def _run_ninja(
-    stage: Path, jobs: int, settings: Settings, on_step: Callable[[int, int, str], None] | None
-) -> Finished:
+def _status_reader(
+    on_step: Callable[[int, int, str], None] | None,
+) -> Callable[[str], None]:
     def read_status(line: str) -> None:
         match = _STATUS.fullmatch(line)
         if match is not None and on_step is not None:
             on_step(int(match[1]), int(match[2]), match[3])
 
-    return run(
-        [find_ninja(settings), "-f", "../build.ninja", "-j", str(jobs), "-k", "0"],
-        cwd=stage,
-        variables={**settings.variables, "NINJA_STATUS": "[%f/%t] "},
-        on_line=read_status,
-        check=False,
-    )
+    return read_status
+
+
+def _view(environment: Environment, ninja: Path, cache: ObjectCache, work: Path) -> View:
+    """Return what compilers and the linker see besides the system."""
+    toolchain, cuda = environment.toolchain, environment.cuda
+    kit = environment.kit
+    readable = [ninja, cache.root, *_input_roots(environment), kit.system, kit.torch, kit.compat]
+    readable += find_installation(Path(word) for word in toolchain.command if word.startswith("/"))
+    readable += toolchain.files.values()
+    readable += [] if cuda is None else [cuda.root, cuda.cudart]
+    return View(readable=tuple(path for path in readable if path.exists()), writable=(work,))
+
+
+def _input_roots(environment: Environment) -> list[Path]:
+    """Return the directories whose every header is an input."""
+    roots = [environment.torch.root / "include", environment.python_include]
+    return roots if environment.cuda is None else [*roots, environment.cuda.root]
+
+
+def _find_undeclared(
+    units: list[_Unit], environment: Environment, stage: Path, settings: Settings
+) -> dict[str, tuple[str, ...]]:
+    """Return, by source, the headers that were read and are no input of the build."""
+    built = [unit for unit in units if unit.built.is_file()]
+    if not built:
+        return {}
+    system = read_system_headers(environment.toolchain, variables=settings.variables)
+    roots = [stage, stage.parent / "gen", *_input_roots(environment)]
+    found = {}
+    for unit in built:
+        depfile = unit.built.with_suffix(".d")
+        read = parse_depfile(depfile.read_text(encoding="utf-8", errors="surrogateescape"))
+        foreign = find_foreign(read, stage=stage, roots=roots, system=system)
+        if foreign:
+            found[unit.source] = foreign
+    return found
 
 
 def find_ninja(settings: Settings) -> Path:

@@ -43,6 +43,10 @@ def find_hint(project: Path, output: str) -> str | None:
                 f"{places[0]} is in the project but not among the files that build.toml lists: "
                 "add it to src of this component (and its directory to include)"
             )
+        return (
+            "builds see the project's listed files, the toolchain, torch and declared "
+            "dependencies alone: list the header in src, or name what brings it under depends"
+        )
     if "TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined" in output:
         return (
             "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "

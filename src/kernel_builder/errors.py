@@ -12,6 +12,7 @@ KernelError (kernel_spec)            exit code 1
     ├── ToolchainError               a compiler, a header or torch is not there or too old
     │   └── ToolchainUnavailableError  a toolchain cannot be fetched; other backends go on
     ├── CompileError                 a source file does not compile; .failures, all of them
+    ├── UndeclaredInputError         sources read headers that are no input; .files, all of them
     ├── LinkError                    the objects do not link
     ├── CheckError                   a variant breaks a rule; .findings, all of them
     ├── ImportCheckError             a variant cannot be imported in a clean process
@@ -20,6 +21,7 @@ KernelError (kernel_spec)            exit code 1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -137,6 +139,25 @@ class CompileError(BuilderError):
     def __init__(self, failures: tuple[CompileFailure, ...]) -> None:
         super().__init__("\n".join(str(failure) for failure in failures))
         self.failures = failures
+
+
+class UndeclaredInputError(BuilderError):
+    """Sources read headers that nothing declares: on another machine they are others, or not there."""
+
+    def __init__(self, op_id: str, files: Mapping[str, tuple[str, ...]]) -> None:
+        lines = [f"{source} reads {path}" for source, paths in files.items() for path in paths]
+        super().__init__(
+            "\n".join(
+                [
+                    f"{op_id}: headers that are no input of the build; expected only the project's "
+                    "listed files, the toolchain, torch, Python and the C and C++ libraries:",
+                    *(f"  {line}" for line in lines),
+                    "copy them into the project and list them in src, or say where they come from: "
+                    "[sources.NAME] in build.toml, with NAME under depends",
+                ]
+            )
+        )
+        self.files = files
 
 
 class CheckError(BuilderError):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 # Raise it when equal keys might mean other objects.
-GENERATOR = 1
+GENERATOR = 2
 
 # The size of all objects in bytes, beyond which the oldest go.
 LIMIT = 4_000_000_000

@@ -30,6 +30,7 @@ from kernel_builder.package import install_variant, remove_leftovers, write_vari
 from kernel_builder.plan import Selection, SkippedBackend, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
 from kernel_builder.report import Outcome, Report, VariantReport
+from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import SourceSet, read_sources
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
@@ -134,8 +135,12 @@ def build_project(
         reports.append(report)
         if report.outcome is not Outcome.UP_TO_DATE:
             reporter.end(name, report.outcome.value, report.seconds)
+    notes = (*made.notes, *(note for report in reports for note in report.notes))
     return Report(
-        project=project, variants=tuple(reports), skipped=tuple(skipped), notes=made.notes
+        project=project,
+        variants=tuple(reports),
+        skipped=tuple(skipped),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -200,9 +205,10 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
             size=size,
         )
     job.begin(job.name)
+    sandbox = choose_sandbox(job.settings)
     scratch = _begin_run(job)
     environment = prepare_environment(job.build, job.settings) if job.build.units else None
-    artifact = None if environment is None else _compile(job, environment, scratch)
+    artifact = None if environment is None else _compile(job, environment, scratch, sandbox)
     made = scratch / "variant" / job.name
     write_variant(
         job.project,
@@ -237,6 +243,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         compiled=artifact.compiled if artifact else 0,
         reused=artifact.reused if artifact else 0,
         warnings=(*(artifact.warnings if artifact else ()), *([unknown] if unknown else [])),
+        notes=(sandbox.note,),
     )
 
 
@@ -290,13 +297,14 @@ def _dispatch_keys(build: VariantBuild) -> list[str]:
     return sorted(kind.value.upper() for kind in kinds & {BackendKind.CPU, BackendKind.CUDA})
 
 
-def _compile(job: _Job, environment: Environment, scratch: Path) -> Artifact:
+def _compile(job: _Job, environment: Environment, scratch: Path, sandbox: Sandbox) -> Artifact:
     return compile_variant(
         job.project,
         job.build,
         environment,
         work=scratch,
         settings=job.settings,
+        sandbox=sandbox,
         jobs=job.jobs,
         on_step=job.on_step,
     )

@@ -31,6 +31,7 @@ class VariantReport:
         compiled: how many files were compiled.
         reused: how many objects came from the cache.
         warnings: what compilers and checks said that is no fault.
+        notes: what is to be said once for all variants.
         error: why it failed.
     """
 
@@ -42,6 +43,7 @@ class VariantReport:
     compiled: int = 0
     reused: int = 0
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     error: KernelError | None = None
 
 

@@ -6,7 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+
+from kernel_spec.errors import UsageError
 
 _PUBLIC_HUB = "https://huggingface.co"
 
@@ -19,6 +22,14 @@ _FOR_PIP = re.compile(
     r"PIP_\w+|XDG_CONFIG_HOME|XDG_CACHE_HOME|(https?|all|no)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE",
     re.IGNORECASE,
 )
+
+
+class SandboxMode(StrEnum):
+    """Whether compilers and imports are separated from the machine."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    OFF = "off"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +46,8 @@ class Settings:
         endpoint: the hub where ``hubs`` names none for an owner.
         cuda_home: the CUDA toolkit that ``--cuda-home`` names; None: the pinned one.
         pip_variables: what pip is started with besides, such as the user's package index.
+        sandbox: whether compilers and imports are separated from the machine.
+        local_sources: native dependencies that ``--source NAME=PATH`` gives.
     """
 
     cache: Path
@@ -44,6 +57,8 @@ class Settings:
     endpoint: str
     cuda_home: Path | None = None
     pip_variables: Mapping[str, str] = field(default_factory=dict)
+    sandbox: SandboxMode = SandboxMode.AUTO
+    local_sources: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def search_path(self) -> str:
@@ -56,8 +71,11 @@ def read_settings(
 ) -> Settings:
     """Read the settings from the environment.
 
-    ``XDG_CACHE_HOME`` (else ``HOME``), ``CXX``, ``PATH``, ``KERNELS_HUB``, ``HF_ENDPOINT``;
-    for pip alone its own variables, proxies and certificates.
+    ``XDG_CACHE_HOME`` (else ``HOME``), ``CXX``, ``PATH``, ``KERNELS_HUB``, ``HF_ENDPOINT``,
+    ``KERNEL_BUILDER_SANDBOX``; for pip alone its own variables, proxies and certificates.
+
+    Raises:
+        UsageError: ``KERNEL_BUILDER_SANDBOX`` is none of ``auto``, ``require`` and ``off``.
     """
     environ = os.environ if environ is None else environ
     home = environ.get("HOME")
@@ -71,6 +89,15 @@ def read_settings(
         hubs=environ.get("KERNELS_HUB") or None,
         cuda_home=cuda_home,
         pip_variables={name: text for name, text in environ.items() if _FOR_PIP.fullmatch(name)},
+        sandbox=_read_sandbox(environ.get("KERNEL_BUILDER_SANDBOX")),
         endpoint=(environ.get("HF_ENDPOINT") or _PUBLIC_HUB).rstrip("/"),
         variables={**variables, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "TZ": "UTC"},
     )
+
+
+def _read_sandbox(text: str | None) -> SandboxMode:
+    try:
+        return SandboxMode(text or SandboxMode.AUTO)
+    except ValueError:
+        modes = ", ".join(SandboxMode)
+        raise UsageError(f"KERNEL_BUILDER_SANDBOX={text}: expected one of {modes}") from None

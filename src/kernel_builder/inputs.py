@@ -1,0 +1,94 @@
+"""Whether what a compiler read was an input: the project's files, the toolchains', the system's own headers."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from kernel_builder.process import run
+from kernel_builder.toolchain.cpu import CpuToolchain
+
+_BEGIN = "#include <...> search starts here:"
+_END = "End of search list."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemHeaders:
+    """The headers that come with the C and C++ libraries and the kernel.
+
+    Attributes:
+        own: directories whose every file belongs to the compiler.
+        shared: directories that other packages put headers into as well.
+    """
+
+    own: tuple[str, ...]
+    shared: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    directories: frozenset[str]
+    files: frozenset[str]
+
+
+@cache
+def _read_names() -> _Names:
+    data = tomllib.loads((files("kernel_builder") / "system-headers.toml").read_text("utf-8"))
+    return _Names(frozenset(data["directories"]), frozenset(data["files"]))
+
+
+def read_system_headers(toolchain: CpuToolchain, *, variables: Mapping[str, str]) -> SystemHeaders:
+    """Ask the compiler where it looks for headers.
+
+    Raises:
+        CommandError: it cannot be run.
+    """
+    command = [*toolchain.command, "-xc++", "-E", "-v", os.devnull]
+    output = run(command, variables=variables).output
+    listed = output.partition(_BEGIN)[2].partition(_END)[0].splitlines()
+    found = [os.path.normpath(line.strip()) for line in listed if line.strip()]
+    own = [path for path in found if "c++" in Path(path).parts or "gcc" in Path(path).parts]
+    own += [path for path in found if "clang" in Path(path).parts]
+    # What an administrator has put there is no part of the system's C library.
+    shared = [path for path in found if path not in own and "local" not in Path(path).parts]
+    return SystemHeaders(own=tuple(own), shared=tuple(shared))
+
+
+def find_foreign(
+    paths: Iterable[str], *, stage: Path, roots: Iterable[Path], system: SystemHeaders
+) -> tuple[str, ...]:
+    """Return the files that a compiler read and that are no input of the build.
+
+    Args:
+        paths: what it read, as it says.
+        stage: the directory that it ran in.
+        roots: directories that are inputs as a whole; that of the build is one of them.
+        system: where the headers of the C and C++ libraries are.
+    """
+    own = [os.path.normpath(root) for root in (*map(str, roots), *system.own)]
+    # The compiler spells what it finds through a link either way.
+    own += [os.path.realpath(root) for root in own]
+    foreign = []
+    for path in paths:
+        place = os.path.normpath(stage / path)
+        if not _is_under(place, own) and not _is_system(place, system.shared):
+            foreign.append(path)
+    return tuple(foreign)
+
+
+def _is_under(place: str, roots: Iterable[str]) -> bool:
+    return any(place.startswith(f"{root}{os.sep}") for root in roots)
+
+
+def _is_system(place: str, shared: Iterable[str]) -> bool:
+    names = _read_names()
+    for root in sorted(shared, key=len, reverse=True):
+        if place.startswith(f"{root}{os.sep}"):
+            first, *rest = Path(place[len(root) + 1 :]).parts
+            return first in names.directories if rest else first in names.files
+    return False

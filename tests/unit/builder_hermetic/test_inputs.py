@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.inputs import SystemHeaders, find_foreign
+
+SYSTEM = SystemHeaders(
+    own=("/usr/include/c++/12", "/usr/lib/gcc/x86_64-linux-gnu/12/include"),
+    shared=("/usr/include/x86_64-linux-gnu", "/usr/include"),
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "csrc/add.h",
+        "../gen/registration.h",
+        "/site/torch/include/ATen/ATen.h",
+        "/usr/include/c++/12/vector",
+        "/usr/lib/gcc/x86_64-linux-gnu/12/include/immintrin.h",
+        "/usr/include/stdio.h",
+        "/usr/include/x86_64-linux-gnu/bits/types.h",
+        "/usr/include/linux/futex.h",
+        "/usr/include/x86_64-linux-gnu/../x86_64-linux-gnu/sys/types.h",
+    ],
+)
+def test_inputs(path: str) -> None:
+    stage = Path("/w/src")
+    roots = [stage, Path("/w/gen"), Path("/site/torch/include")]
+    assert find_foreign([path], stage=stage, roots=roots, system=SYSTEM) == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/include/zlib.h",
+        "/usr/include/eigen3/Eigen/Core",
+        "/usr/include/x86_64-linux-gnu/cblas.h",
+        "/usr/local/include/stdio.h",
+        "/site/torch/version.py",
+        "../../elsewhere/x.h",
+        "../obj/000-x.o",
+        "/w/src-other/x.h",
+        # glibc has no directory of this name, so the file of it says nothing.
+        "/usr/include/stdio.h/x.h",
+    ],
+)
+def test_no_inputs(path: str) -> None:
+    stage = Path("/w/src")
+    roots = [stage, Path("/w/gen"), Path("/site/torch/include")]
+    assert find_foreign([path], stage=stage, roots=roots, system=SYSTEM) == (path,)
+
+
+def test_a_root_may_be_spelt_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = find_foreign(
+        [str(tmp_path / "real" / "a.h"), str(tmp_path / "link" / "a.h")],
+        stage=tmp_path,
+        roots=[tmp_path / "link"],
+        system=SYSTEM,
+    )
+    assert found == ()

@@ -6,7 +6,9 @@ import ctypes
 import errno
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kernel_builder.plan import VariantBuild
 from kernel_spec import metadata as metadata_file
@@ -56,6 +58,7 @@ def write_variant(
     *,
     provenance: Provenance,
     target: Path,
+    extension: Mapping[str, Any] | None = None,
 ) -> None:
     """Write all files of a variant into a new directory.
 
@@ -65,6 +68,7 @@ def write_variant(
         library: its library, or None for a variant without machine code.
         provenance: what ``metadata.json`` says of its origin.
         target: the directory.
+        extension: what ``metadata.json`` says besides, under our own key.
     """
     target.mkdir(parents=True)
     package = project / "torch-ext" / build.module
@@ -72,18 +76,20 @@ def write_variant(
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(package / path, place)
-    ops = _OPS_NOARCH if library is None else _OPS_COMPILED
-    (target / OPS_FILE).write_bytes(ops.format(id=build.op_id).encode())
+    ops = format_ops(build.op_id, compiled=library is not None)
+    (target / OPS_FILE).write_bytes(ops.encode())
     if library is not None:
         shutil.copyfile(library, target / library.name)
     _set_modes(target)
-    document = format_metadata(_describe(build, target, provenance))
+    document = format_metadata(_describe(build, target, provenance, extension or {}))
     place = target / metadata_file.FILE_NAME
     place.write_bytes(document)
     place.chmod(0o644)
 
 
-def _describe(build: VariantBuild, target: Path, provenance: Provenance) -> Metadata:
+def _describe(
+    build: VariantBuild, target: Path, provenance: Provenance, extension: Mapping[str, Any]
+) -> Metadata:
     return Metadata(
         name=build.name,
         id=build.op_id,
@@ -98,6 +104,7 @@ def _describe(build: VariantBuild, target: Path, provenance: Provenance) -> Meta
         source=build.source,
         digest=digest_tree(target),
         provenance=provenance,
+        extension=extension,
     )
 
 

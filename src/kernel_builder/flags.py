@@ -45,10 +45,35 @@ def compile_flags(
         "-iquote.",
         *_own_includes(unit, stage),
         "-I../gen",
+        *_depend_includes(unit, environment),
         *(f"-isystem{path}" for path in torch.include_dirs),
         f"-isystem{environment.python_include}",
         *([] if environment.cuda is None else [f"-isystem{environment.cuda.include}"]),
         *unit.cxx_flags,
+    )
+
+
+def preprocessor_flags(
+    unit: CompileUnit, build: VariantBuild, environment: Environment, stage: Path
+) -> tuple[str, ...]:
+    """Compose the flags that show a file to the C++ preprocessor as its compiler sees it."""
+    cuda = environment.cuda
+    return (
+        f"-std={_standard(environment)}",
+        "-O3",
+        "-DNDEBUG",
+        "-fPIC",
+        *_definitions(build),
+        f"-DTORCH_EXTENSION_NAME={build.op_id}",
+        "-iquote.",
+        *_own_includes(unit, stage),
+        "-I../gen",
+        *_depend_includes(unit, environment),
+        *(f"-isystem{path}" for path in environment.torch.include_dirs),
+        f"-isystem{environment.python_include}",
+        *([] if cuda is None else [f"-isystem{cuda.include}"]),
+        *unit.cxx_flags,
+        *(flag for flag in unit.backend_flags if flag.startswith(("-D", "-U")) and len(flag) > 2),
     )
 
 
@@ -75,6 +100,7 @@ def _device_flags(
         *_definitions(build),
         *_own_includes(unit, stage),
         "-I../gen",
+        *_depend_includes(unit, environment),
         *(word for path in environment.torch.include_dirs for word in ("-isystem", str(path))),
         "-isystem",
         str(environment.python_include),
@@ -97,6 +123,14 @@ def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:
     return tuple(f"-I{path}" for path in dict.fromkeys(own) if (stage / path).is_dir())
 
 
+def _depend_includes(unit: CompileUnit, environment: Environment) -> tuple[str, ...]:
+    """Return where the headers of the native dependencies of a file are."""
+    used = [each for each in environment.depends if each.origin.name in unit.depends]
+    return tuple(
+        word for each in used for path in each.include_dirs for word in ("-isystem", str(path))
+    )
+
+
 def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
     """Keep this machine's paths out of the objects."""
     maps = [
@@ -106,6 +140,7 @@ def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
     ]
     if environment.cuda is not None:
         maps.append(f"-ffile-prefix-map={environment.cuda.root}=cuda")
+    maps += [f"-ffile-prefix-map={each.root}={each.origin.name}" for each in environment.depends]
     return tuple(maps)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import re
+import json
 import sys
+import tempfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernel_builder import import_probe
+from kernel_builder.check.registered import Registered, RegisteredOp
 from kernel_builder.errors import CommandError, ImportCheckError
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
@@ -20,58 +23,94 @@ _COMPANIONS = ("triton",)
 _MODULES = {"nvidia-cutlass-dsl": "cutlass"}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportAnswer:
+    """What a clean process said of a variant.
+
+    Attributes:
+        library: what torch has after the library alone was loaded; None where there is no library.
+        imported: what torch has after the import; None where nothing is known of that.
+        lacking: what is not installed here, so that the import proves nothing; else None.
+    """
+
+    library: Registered | None
+    imported: Registered | None
+    lacking: str | None
+
+
 def check_import(
     directory: Path,
     op_id: str,
     *,
-    compiled: bool,
+    library: Path | None,
     depends: Iterable[str],
-    keys: Iterable[str] = (),
+    schemas: Iterable[str] = (),
     preload: Iterable[Path] = (),
     settings: Settings,
-) -> str | None:
-    """Import a variant in a new, isolated Python and look for its ops.
+) -> ImportAnswer:
+    """Load a variant's library, and import the variant, in new, isolated Pythons.
 
     Args:
         directory: the directory of the variant.
         op_id: the namespace of its ops.
-        compiled: whether it carries a library, which must register ops.
+        library: the library that it carries, which must register ops.
         depends: the Python packages that it asks for, as ``metadata.json`` names them.
-        keys: the dispatch keys, such as ``CUDA``, that ops must have code for.
+        schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
         settings: the environment of programs.
-
-    Returns:
-        None where it can be imported; else what is not installed here, so that nothing is known.
 
     Raises:
         ImportCheckError: with all that the process said.
     """
-    probe = [sys.executable, "-I", "-B", import_probe.__file__]
     modules = [*_COMPANIONS, *(_MODULES.get(name, name.replace("-", "_")) for name in depends)]
-    facts = [str(directory), op_id, str(int(compiled)), ",".join(modules)]
-    facts += [",".join(keys), os.pathsep.join(str(path) for path in preload)]
-    try:
-        run(
-            [*probe, *facts, *_find_loader()],
-            cwd=directory,
-            variables=settings.variables,
-            timeout=_SECONDS,
-        )
-    except CommandError as err:
-        lacking = re.search(r"^lacking: (\S+)$", err.finished.output, re.MULTILINE)
-        if err.finished.code == import_probe.LACKING and lacking is not None:
-            return f"not imported, since {lacking[1]} is not installed here"
-        code = err.finished.code
-        died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
-        said = err.finished.output.rstrip()
-        raise ImportCheckError(
-            f"{directory.name}: cannot be imported in a clean process ({died}):\n{said}"
-        ) from err
-    return None
+    with tempfile.TemporaryDirectory(prefix="import-") as scratch:
+        answer = Path(scratch) / "answer.json"
+        request = {
+            "directory": str(directory),
+            "op_id": op_id,
+            "library": None if library is None else str(library),
+            "depends": modules,
+            "schemas": list(schemas),
+            "preload": [str(path) for path in preload],
+            "loader": _find_loader(),
+            "answer": str(answer),
+        }
+        asked = Path(scratch) / "request.json"
+        asked.write_text(json.dumps(request))
+        probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
+        try:
+            run(probe, cwd=directory, variables=settings.variables, timeout=_SECONDS)
+        except CommandError as err:
+            if err.finished.code != import_probe.LACKING:
+                raise _describe(directory, err) from err
+        document = json.loads(answer.read_text())
+    return ImportAnswer(
+        library=_read_registered(document["library"]),
+        imported=_read_registered(document["imported"]),
+        lacking=document["lacking"],
+    )
 
 
-def _find_loader() -> list[str]:
-    """Return the directory that the package of the loader is in, as a list of one or none."""
+def _describe(directory: Path, err: CommandError) -> ImportCheckError:
+    code = err.finished.code
+    died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
+    said = err.finished.output.rstrip()
+    return ImportCheckError(
+        f"{directory.name}: cannot be imported in a clean process ({died}):\n{said}"
+    )
+
+
+def _read_registered(found: dict[str, Any] | None) -> Registered | None:
+    if found is None:
+        return None
+    ops = {
+        name: RegisteredOp(schema=op["schema"], keys=frozenset(op["keys"]))
+        for name, op in found["ops"].items()
+    }
+    return Registered(ops=ops, dangling=frozenset(found["dangling"]), parsed=found["parsed"])
+
+
+def _find_loader() -> str | None:
+    """Return the directory that the package of the loader is in, or None."""
     found = importlib.util.find_spec("kernels.importer")
-    return [] if found is None or found.origin is None else [str(Path(found.origin).parents[1])]
+    return None if found is None or found.origin is None else str(Path(found.origin).parents[1])

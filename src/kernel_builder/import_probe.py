@@ -1,26 +1,32 @@
 """The program that imports a variant in a process of its own; it needs torch and nothing of ours.
 
-    python -I -B import_probe.py DIRECTORY ID COMPILED DEPENDS KEYS PRELOAD [LOADER_ROOT]
+    python -I -B import_probe.py REQUEST
 
-The variant is imported twice, in two processes that share one import of torch: as the published
-client does it, where the package's name is the id, and by ``kernels.importer``. The exit code is
-LACKING where a module is missing that the variant may ask for (DEPENDS, joined by commas): then
-nothing is known, and a line ``lacking: NAME`` names it.
+REQUEST is a file of JSON; :func:`kernel_builder.import_check.check_import` writes it. Three processes share
+one import of torch. In one the library alone is loaded, to see what it registers. In the others the
+variant is imported: as the published client does it, where the package's name is the id, and by
+``kernels.importer``. What torch has then is written to the file that the request names.
 
-KEYS are the dispatch keys that ops must have code for, joined by commas. PRELOAD are libraries that
-a torch for the backend would bring, joined by colons: with them functions are bound at their first
-call, so that a variant for a GPU can be imported, and run on the CPU, by a torch without one.
+The exit code is LACKING where a module is missing that the variant may ask for: then nothing is
+known of the import, and the answer names the module.
+
+With libraries to preload, which a torch for the backend would bring, functions are bound at their
+first call, so that a variant for a GPU can be imported, and run on the CPU, by a torch without one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
+import json
 import os
+import re
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 LACKING = 3
 
@@ -46,7 +52,37 @@ def import_by_loader(directory: Path, root: str) -> ModuleType:
     return load_directory(directory)
 
 
-def find_fault(module: ModuleType, op_id: str, *, compiled: bool, keys: list[str]) -> str | None:
+def read_registered(op_id: str, schemas: list[str]) -> dict[str, Any]:
+    """Read what torch has in a namespace, and write schemas as torch does."""
+    import torch
+
+    prefix = f"{op_id}::"
+    ops, dangling = {}, []
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith(prefix):
+            continue
+        dump, bare = torch._C._dispatch_dump(name), name.removeprefix(prefix)
+        schema = re.search(rf"^schema: {re.escape(prefix)}(.*)$", dump, re.MULTILINE)
+        keys = re.findall(r"^(?!debug)(\w+)(?:\[alias\])?: registered at", dump, re.MULTILINE)
+        if schema is None:
+            dangling.append(bare)
+        else:
+            ops[bare] = {"schema": schema[1], "keys": keys}
+    parsed = {text: _parse_schema(prefix, text) for text in schemas}
+    return {"ops": ops, "dangling": dangling, "parsed": parsed}
+
+
+def _parse_schema(prefix: str, text: str) -> str | None:
+    import torch
+
+    try:
+        full = text if text.strip().startswith(prefix) else prefix + text.strip()
+        return str(torch._C.parse_schema(full)).removeprefix(prefix)
+    except RuntimeError:
+        return None
+
+
+def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
     """Say what is wrong with an imported variant, or None."""
     import torch
 
@@ -56,53 +92,83 @@ def find_fault(module: ModuleType, op_id: str, *, compiled: bool, keys: list[str
             f"the import registers no op under torch.ops.{op_id}; register the ops with "
             "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ...) of registration.h"
         )
-    own = [name for name in names if name.startswith(f"{op_id}::")]
-    for key in keys if compiled else ():
-        if not any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for name in own):
-            return (
-                f"the variant carries code for {key}, and none of its ops has any; register it "
-                f"with STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, {key}, ...)"
-            )
     absent = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
     if absent:
         return f"__all__ names what the module does not have: {', '.join(absent)}"
     return None
 
 
-def main(arguments: list[str]) -> int:
-    """Import a variant in both ways and return the exit code."""
-    import torch  # noqa: F401  (once, for both processes)
+def main(request: dict[str, Any]) -> int:
+    """Look at a variant in all ways and return the exit code."""
+    import torch  # noqa: F401  (once, for all processes)
 
-    directory, op_id, compiled = Path(arguments[0]), arguments[1], arguments[2] == "1"
-    depends, roots = arguments[3].split(","), arguments[6:]
-    keys = [key for key in arguments[4].split(",") if key]
-    _preload([path for path in arguments[5].split(os.pathsep) if path])
-    child = os.fork() if roots else 0
-    try:
+    directory, op_id = Path(request["directory"]), request["op_id"]
+    compiled = request["library"] is not None
+    place = Path(request["answer"])
+    answer: dict[str, Any] = {"library": None, "imported": None, "lacking": None}
+    _preload(request["preload"])
+
+    def load_alone() -> dict[str, Any]:
+        ctypes.CDLL(request["library"], mode=sys.getdlopenflags())
+        return {"library": read_registered(op_id, request["schemas"])}
+
+    def import_with(load: Callable[[], ModuleType]) -> Callable[[], dict[str, Any]]:
+        def look() -> dict[str, Any]:
+            try:
+                module = load()
+            except BaseException as err:
+                lacking = _find_lacking(err, request["depends"])
+                if lacking is None:
+                    raise
+                return {"lacking": lacking}
+            fault = find_fault(module, op_id, compiled=compiled)
+            if fault is not None:
+                raise _FaultError(fault)
+            return {"imported": read_registered(op_id, []) if compiled else None}
+
+        return look
+
+    looks = [load_alone] if compiled else []
+    looks.append(import_with(lambda: import_by_id(directory, op_id)))
+    if request["loader"] is not None:
+        looks.append(import_with(lambda: import_by_loader(directory, request["loader"])))
+    code = 0
+    for look in looks:
+        part = place.with_suffix(".part")
+        child = _in_child(look, part)
         if child == 0:
-            module = import_by_id(directory, op_id)
-        else:
-            module = import_by_loader(directory, roots[0])
-        fault = find_fault(module, op_id, compiled=compiled, keys=keys)
-        if fault is not None:
-            sys.stderr.write(f"{fault}\n")
-        code = int(fault is not None)
-    except BaseException as err:  # noqa: BLE001  (the boundary of the process: a kernel's code ran)
-        lacking = _find_lacking(err, depends)
-        code = 1 if lacking is None else LACKING
-        if lacking is None:
-            traceback.print_exc()
-        else:
-            sys.stderr.write(f"lacking: {lacking}\n")
-    if roots and child == 0:
-        sys.stderr.flush()
-        os._exit(code)
-    if child:
-        other = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if other < 0:
-            sys.stderr.write(f"the import under the id was ended by signal {-other}\n")
-        code = code if code == LACKING or other == 0 else 1
-    return code
+            answer |= json.loads(part.read_text())
+        elif code == 0:
+            # The later ways would say the same in other words.
+            code = child
+            break
+    place.write_text(json.dumps(answer))
+    return LACKING if code == 0 and answer["lacking"] is not None else code
+
+
+class _FaultError(Exception):
+    """An import that went well, of a variant that is wrong."""
+
+
+def _in_child(look: Callable[[], dict[str, Any]], place: Path) -> int:
+    """Run a look in a child of this process, which has torch already; return its exit code."""
+    child = os.fork()
+    if child != 0:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code < 0:
+            sys.stderr.write(f"the import was ended by signal {-code}\n")
+        return 1 if code < 0 else code
+    code = 1
+    try:
+        place.write_text(json.dumps(look()))
+        code = 0
+    except _FaultError as err:
+        sys.stderr.write(f"{err}\n")
+    except BaseException:  # noqa: BLE001  (the boundary of the process: a kernel's code ran)
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _preload(libraries: list[str]) -> None:
@@ -112,7 +178,7 @@ def _preload(libraries: list[str]) -> None:
     if libraries and torch.version.cuda is None:
         sys.setdlopenflags(os.RTLD_LAZY)
         for path in libraries:
-            ctypes.CDLL(path)
+            ctypes.CDLL(path, mode=os.RTLD_LAZY | os.RTLD_GLOBAL)
 
 
 def _find_lacking(error: BaseException | None, depends: list[str]) -> str | None:
@@ -126,4 +192,4 @@ def _find_lacking(error: BaseException | None, depends: list[str]) -> str | None
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(json.loads(Path(sys.argv[1]).read_text())))

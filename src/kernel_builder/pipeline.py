@@ -18,6 +18,7 @@ from filelock import FileLock
 from kernel_builder.check.variant import check_variant
 from kernel_builder.compile import Artifact, compile_variant
 from kernel_builder.config.read import read_build
+from kernel_builder.depends import describe_depends
 from kernel_builder.environment import Environment, detect_host, prepare_environment
 from kernel_builder.errors import (
     CheckError,
@@ -25,7 +26,7 @@ from kernel_builder.errors import (
     StorageError,
     ToolchainUnavailableError,
 )
-from kernel_builder.import_check import check_import
+from kernel_builder.op_check import check_ops
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
 from kernel_builder.plan import Selection, SkippedBackend, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
@@ -34,7 +35,6 @@ from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import SourceSet, read_sources
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
-from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import Provenance
 
@@ -216,20 +216,13 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         artifact.library if artifact else None,
         provenance=job.provenance,
         target=made,
+        extension=describe_depends(environment.depends if environment else ()),
     )
     _refuse_mixture(job, scratch / "src", made)
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
-    unknown = check_import(
-        made,
-        job.build.op_id,
-        compiled=artifact is not None,
-        keys=_dispatch_keys(job.build),
-        preload=[environment.cuda.cudart] if environment and environment.cuda else [],
-        depends=job.build.python_depends,
-        settings=job.settings,
-    )
+    unknown = check_ops(made, job.build, environment, stage=scratch / "src", settings=job.settings)
     digest, size = digest_directory(made)
     remove_leftovers(job.target)
     install_variant(made, job.target)
@@ -289,12 +282,6 @@ def _begin_run(job: _Job) -> Path:
     for old in job.work.glob("run-*"):
         shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix="run-", dir=job.work))
-
-
-def _dispatch_keys(build: VariantBuild) -> list[str]:
-    """Return the dispatch keys that the ops of a variant with machine code must have code for."""
-    kinds = {unit.backend for unit in build.units if unit.component is not None}
-    return sorted(kind.value.upper() for kind in kinds & {BackendKind.CPU, BackendKind.CUDA})
 
 
 def _compile(job: _Job, environment: Environment, scratch: Path, sandbox: Sandbox) -> Artifact:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.check.variant import check_variant
-from kernel_builder.errors import ImportCheckError, ToolchainError, ToolchainUnavailableError
+from kernel_builder.errors import CheckError, ToolchainError, ToolchainUnavailableError
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import Selection
 from kernel_builder.report import Outcome
@@ -123,8 +123,11 @@ def test_code_without_a_registered_op_is_found(settings: Settings, tmp_path: Pat
     binding.write_text(binding.read_text().replace("defined(CUDA_KERNEL)", "0"))
     report = build_project(project, settings=settings, selection=CUDA, jobs=1)
     (variant,) = report.variants
-    assert isinstance(variant.error, ImportCheckError)
-    assert "carries code for CUDA" in str(variant.error)
+    assert isinstance(variant.error, CheckError)
+    assert [(each.rule, each.symbol) for each in variant.error.findings] == [
+        ("op-without-code", "add_one"),
+        ("op-without-code", "CUDA"),
+    ]
 
 
 def test_no_package_index_leaves_the_other_backends(settings: Settings, tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""Ops that torch really has, against the sources: each way to get them wrong fails the build."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.check.registered import check_sources
+from kernel_builder.errors import CheckError
+from kernel_builder.import_check import check_import
+from kernel_builder.pipeline import build_project
+from kernel_builder.registrations import Registration, Registrations
+from kernel_builder.settings import Settings
+
+Kit = Callable[[str], Path]
+BROKEN = Path(__file__).parents[2] / "kits" / "broken_ops"
+
+
+def find(project: Path, settings: Settings) -> set[tuple[str, str | None]]:
+    (report,) = build_project(project, settings=settings).variants
+    assert isinstance(report.error, CheckError), report.error
+    assert not (project / "build").exists()
+    return {(each.rule, each.symbol) for each in report.error.findings}
+
+
+@pytest.mark.parametrize(
+    ("binding", "expected"),
+    [
+        ("op_without_code", {("op-without-code", "add_two")}),
+        ("op_without_schema", {("op-without-schema", "add_two")}),
+        ("other_device", {("op-without-code", "add_one"), ("op-without-code", "CPU")}),
+        ("no_device", {("op-without-code", "size_limit")}),
+        ("foreign_namespace", {("op-namespace", "shared_ops::add_one")}),
+        (
+            "computed_name",
+            {
+                ("op-unread", "impl(name.c_str(), torch::stable::detail::boxer<"),
+                ("op-not-in-sources", "add_one"),
+            },
+        ),
+        ("hidden", {("op-not-in-sources", "add_more"), ("op-without-code", "add_more")}),
+    ],
+)
+def test_ops_that_are_wrong_are_named(
+    binding: str, expected: set[tuple[str, str]], kit: Kit, settings: Settings
+) -> None:
+    project = kit("add_stable")
+    text = (BROKEN / f"{binding}.cpp").read_text()
+    (project / "torch-ext" / "torch_binding.cpp").write_text(text)
+    found = {(rule, (symbol or "")[:48].rstrip()) for rule, symbol in find(project, settings)}
+    assert found == {(rule, symbol[:48]) for rule, symbol in expected}
+
+
+def test_ops_behind_macros_and_conditions_are_seen_as_compiled(
+    kit: Kit, settings: Settings
+) -> None:
+    project = kit("add_stable")
+    binding = project / "torch-ext" / "torch_binding.cpp"
+    text = binding.read_text().replace(
+        '  ops.def("add_one(Tensor! out, Tensor input) -> ()");',
+        '#define OUT_OF_PLACE(name) ops.def(#name "(Tensor! out, Tensor input) -> ()")\n'
+        "#if defined(CPU_KERNEL) && TORCH_FEATURE_VERSION >= TORCH_VERSION_2_10_0\n"
+        "  OUT_OF_PLACE(add_one);\n"
+        '#else\n  ops.def("never(Tensor x) -> ()");\n#endif',
+    )
+    assert "OUT_OF_PLACE" in text
+    binding.write_text(text)
+    (report,) = build_project(project, settings=settings).variants
+    assert report.error is None
+
+
+def test_a_schema_that_differs_is_named(kit: Kit, settings: Settings) -> None:
+    project = kit("add_stable")
+    assert build_project(project, settings=settings).exit_code == 0
+    (variant,) = (project / "build").iterdir()
+    (library,) = variant.glob("*.so")
+    op_id = library.name.partition(".")[0]
+    right = Registration(
+        source="b.cpp",
+        namespace=op_id,
+        name="add_one",
+        schema="add_one( Tensor! out,Tensor input ) -> ()",
+        defines=True,
+        key="CPU",
+    )
+    for call, rules in (
+        (right, []),
+        (replace(right, schema="add_one(Tensor out, Tensor input) -> ()"), ["op-schema"]),
+        (replace(right, schema="add_one(Tensor! out"), ["op-schema"]),
+    ):
+        assert call.schema is not None
+        answer = check_import(
+            variant, op_id, library=library, depends=(), schemas=[call.schema], settings=settings
+        )
+        assert answer.library is not None
+        assert answer.imported is not None
+        sources = Registrations(calls=(call,))
+        found = check_sources(library.name, op_id, sources, answer.library)
+        assert [each.rule for each in found] == rules

@@ -1,0 +1,19 @@
+// Code goes into a namespace that another kernel may have too.
+#include <torch/csrc/stable/library.h>
+
+#include "add.h"
+#include "registration.h"
+
+STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
+  ops.def("add_one(Tensor! out, Tensor input) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
+  ops.impl("add_one", TORCH_BOX(&add_one));
+}
+
+STABLE_TORCH_LIBRARY_FRAGMENT(shared_ops, ops) {
+  ops.def("add_one(Tensor! out, Tensor input) -> ()");
+}
+
+REGISTER_EXTENSION(TORCH_EXTENSION_NAME)

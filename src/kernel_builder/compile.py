@@ -285,6 +285,7 @@ def _view(environment: Environment, ninja: Path, cache: ObjectCache, work: Path)
 def _input_roots(environment: Environment) -> list[Path]:
     """Return the directories whose every header is an input."""
     roots = [environment.torch.root / "include", environment.python_include]
+    roots += [path for each in environment.depends for path in each.include_dirs]
     return roots if environment.cuda is None else [*roots, environment.cuda.root]
 
 

@@ -9,6 +9,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.depends import Dependency, fetch_dependency, find_origins
 from kernel_builder.errors import ToolchainError
 from kernel_builder.known import read_known
 from kernel_builder.plan import Host, VariantBuild
@@ -29,7 +30,6 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
 _OLDEST_STABLE = (2, 10)
-_DEPENDS = frozenset({"torch"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +43,7 @@ class Environment:
         python_include: the directory of ``Python.h``.
         kit: what the link needs.
         cuda: the CUDA toolkit of a variant for CUDA.
+        depends: native dependencies besides torch, sorted by name.
     """
 
     toolchain: CpuToolchain
@@ -51,6 +52,7 @@ class Environment:
     python_include: Path
     kit: LinkKit
     cuda: CudaToolchain | None = None
+    depends: tuple[Dependency, ...] = ()
 
 
 def detect_host(settings: Settings) -> Host:
@@ -84,7 +86,7 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
     compiler = get_compiler(settings)
     torch = get_torch()
     _require_torch(build, torch)
-    _require_depends(build)
+    origins = find_origins(build.depends, build.sources, settings)
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").is_file():
         raise ToolchainError(
@@ -103,6 +105,7 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
         kit=make_link_kit(
             toolchain, libraries, variables=settings.variables, store=settings.cache / "stubs"
         ),
+        depends=tuple(fetch_dependency(origin, settings) for origin in origins),
     )
 
 
@@ -117,6 +120,8 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
         facts += [get_compiler(settings).identity, get_torch().identity]
     if build.units and build.backend is BackendKind.CUDA:
         facts.append(identify_cuda(settings))
+    if build.units:
+        facts += [repr(origin) for origin in find_origins(build.depends, build.sources, settings)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
@@ -137,13 +142,4 @@ def _require_torch(build: VariantBuild, torch: TorchInstall) -> None:
         raise ToolchainError(
             f"{build.variant}: planned for torch {build.torch.version}, found "
             f"{torch.build.version}; build in an environment with torch {build.torch.release}"
-        )
-
-
-def _require_depends(build: VariantBuild) -> None:
-    unknown = [name for name in build.depends if name not in _DEPENDS]
-    if unknown:
-        raise ToolchainError(
-            f"{build.variant}: depends lists {', '.join(unknown)}, which this version cannot "
-            "provide yet; copy the headers into the project and list them in src"
         )

@@ -12,6 +12,7 @@ KernelError (kernel_spec)            exit code 1
     ├── ToolchainError               a compiler, a header or torch is not there or too old
     │   └── ToolchainUnavailableError  a toolchain cannot be fetched; other backends go on
     ├── CompileError                 a source file does not compile; .failures, all of them
+    │   └── ArchiveError             an archive of headers cannot be had, or is not as expected
     ├── UndeclaredInputError         sources read headers that are no input; .files, all of them
     ├── LinkError                    the objects do not link
     ├── CheckError                   a variant breaks a rule; .findings, all of them
@@ -111,6 +112,10 @@ class ToolchainError(BuilderError):
 
 class ToolchainUnavailableError(ToolchainError):
     """A toolchain cannot be fetched here, which is no fault of the project."""
+
+
+class ArchiveError(ToolchainError):
+    """An archive of headers cannot be had, has another hash, or holds what is unsafe."""
 
 
 class LinkError(BuilderError):

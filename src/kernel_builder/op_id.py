@@ -41,6 +41,10 @@ def make_op_id(
         "files": [[file.path, file.sha256] for file in sources.listed if file.path in used],
         "extension": [[file.path, file.sha256] for file in sources.extension],
     }
+    names = {name for component in chosen for name in component.depends}
+    if archives := [asdict(source) for source in build.sources if source.name in names]:
+        # Where the archive lies plays no part; its hash says what it is.
+        content["sources"] = [{**source, "url": None} for source in archives]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"_{build.general.module}_{backend.value}_{digest[:12]}"

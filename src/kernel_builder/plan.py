@@ -11,6 +11,7 @@ from kernel_builder.config.general import version_key
 from kernel_builder.config.model import (
     Build,
     Component,
+    HeaderSource,
     TorchFramework,
     TorchNoarch,
     TvmFfiFramework,
@@ -84,6 +85,7 @@ class VariantBuild:
         torch: the torch that it is built against, or None for a variant without machine code.
         archs: the device architectures for ``metadata.json``, sorted.
         depends: native dependencies of all its units, sorted.
+        sources: the ``[sources]`` tables that these name.
         name: the kernel's name for ``metadata.json``, and so are the rest.
     """
 
@@ -105,6 +107,7 @@ class VariantBuild:
     kernel_depends: tuple[KernelDependency, ...] = ()
     upstream: str | None = None
     source: str | None = None
+    sources: tuple[HeaderSource, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,6 +165,10 @@ def plan(
         notes += [*_notes(sources, outcome), *_dropped_notes(build, outcome)]
     variants.sort(key=lambda variant: str(variant.variant))
     notes += unpackaged_notes(build, sources)
+    if build.sources:
+        notes.append(
+            "[sources] of build.toml is read by this builder alone; the published one refuses it"
+        )
     if selection.variants:
         _check_variants(variants, skipped, selection)
         variants = [one for one in variants if str(one.variant) in selection.variants]
@@ -357,6 +364,7 @@ def _arch(
         name = Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
     units, headers = plan_units(framework, components)
     own = [each for each in components if each.backend is target.kind]
+    depends = {name for each in components for name in each.depends}
     variant = _variant(
         build,
         sources,
@@ -371,7 +379,8 @@ def _arch(
         headers=headers,
         stable_abi=abi,
         torch=host.torch,
-        depends=tuple(sorted({name for each in components for name in each.depends})),
+        depends=tuple(sorted(depends)),
+        sources=tuple(source for source in build.sources if source.name in depends),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.frame import cuda_option, project_argument, selection_options
+from kernel_builder.cli.inputs import input_options, read_input_settings
 
 
 @click.command("build")
@@ -17,6 +18,7 @@ from kernel_builder.cli.frame import cuda_option, project_argument, selection_op
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: what fits]."
 )
+@input_options
 @click.option("--force", is_flag=True, help="Build even what is up to date.")
 def build(  # noqa: PLR0917  (click passes them by name)
     directory: Path,
@@ -24,6 +26,8 @@ def build(  # noqa: PLR0917  (click passes them by name)
     variants: tuple[str, ...],
     cuda_home: Path | None,
     jobs: int | None,
+    sources: tuple[str, ...],
+    sandbox: str | None,
     force: bool,
 ) -> None:
     """Build every variant of DIR that can be built here, into DIR/build."""
@@ -32,8 +36,8 @@ def build(  # noqa: PLR0917  (click passes them by name)
     from kernel_builder.pipeline import build_project
     from kernel_builder.progress import open_reporter
     from kernel_builder.report import format_report
-    from kernel_builder.settings import read_settings
 
+    settings = read_input_settings(cuda_home=cuda_home, sandbox=sandbox, sources=sources)
     selection = read_selection(backends, variants)
     project = find_project(directory)
     with open_reporter(sys.stderr) as reporter:
@@ -43,7 +47,7 @@ def build(  # noqa: PLR0917  (click passes them by name)
             jobs=jobs,
             force=force,
             reporter=reporter,
-            settings=read_settings(cuda_home=cuda_home),
+            settings=settings,
         )
     click.echo(format_report(report))
     if report.exit_code:

@@ -25,7 +25,12 @@ _LANGUAGES: dict[str, tuple[BackendKind, ...]] = {
 
 
 def read_components(
-    root: Table, edition: int, listed: frozenset[str] | None, *, noarch: str | None
+    root: Table,
+    edition: int,
+    listed: frozenset[str] | None,
+    *,
+    noarch: str | None,
+    declared: frozenset[str] = frozenset(),
 ) -> tuple[Component, ...]:
     """Read all components, in the order of the file.
 
@@ -34,6 +39,7 @@ def read_components(
         edition: the edition it is written in.
         listed: the names that ``general.backends`` lists; None where there is no such list.
         noarch: what says that nothing is compiled, such as ``[torch-noarch]``, or None.
+        declared: the names of the file's ``[sources]``, which may be depended on.
     """
     tables = root.table("kernel")
     if tables is None:
@@ -50,7 +56,7 @@ def read_components(
         finding = check.check_component_name(name)
         if finding is not None:
             tables.add(name, finding)
-        components += _read_component(table, name, edition, listed)
+        components += _read_component(table, name, edition, listed, declared)
     for component in components:
         # Only the second half of a cuda-hipify table can take a name that the file has too.
         twins = [other for other in components if other.name == component.name]
@@ -61,14 +67,18 @@ def read_components(
 
 
 def _read_component(
-    table: Table, name: str, edition: int, listed: frozenset[str] | None
+    table: Table,
+    name: str,
+    edition: int,
+    listed: frozenset[str] | None,
+    declared: frozenset[str],
 ) -> list[Component]:
     """Read one table; an old ``cuda-hipify`` table makes two components."""
     backends = _read_backends(table, edition)
     if listed is not None and len(backends) == 1 and backends[0].value not in listed:
         message = f'"{backends[0].value}" is not in general.backends; add it there'
         table.add("backend", Finding("backend-not-listed", message))
-    known = set(read_known().native_depends)
+    known = declared | set(read_known().native_depends)
     known_depends = check.known_check("unknown-dependency", "native dependency", known)
     depends = table.texts("depends", known_depends, required=True, unique=True) or ()
     src = table.texts("src", check.check_path, required=True, unique=True) or ()

@@ -159,6 +159,25 @@ class Component:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HeaderSource:
+    """One ``[sources.<name>]`` table: an archive of headers, by URL and hash.
+
+    Attributes:
+        name: what components list under ``depends``.
+        url: where the archive is.
+        sha256: the hash of the archive, hex.
+        include: directories of the archive to search for headers; nothing else of it is used.
+        license: the licence of the headers, an SPDX expression or free text.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    include: tuple[str, ...]
+    license: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Build:
     """A whole ``build.toml``.
 
@@ -167,6 +186,7 @@ class Build:
         general: what the kernel is.
         framework: how its functions reach Python.
         components: what is compiled, in the order of the file.
+        sources: archives of headers that components depend on, in the order of the file.
         warnings: kinds of what is tolerated in old editions, such as ``missing-license``.
     """
 
@@ -174,4 +194,5 @@ class Build:
     general: General
     framework: Framework
     components: tuple[Component, ...] = ()
+    sources: tuple[HeaderSource, ...] = ()
     warnings: tuple[str, ...] = ()

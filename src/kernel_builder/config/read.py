@@ -12,6 +12,7 @@ from kernel_builder.config.edition import FRAMEWORKS, find_edition
 from kernel_builder.config.files import check_files
 from kernel_builder.config.framework import read_framework
 from kernel_builder.config.general import UNIVERSAL, Listed, read_backends, read_general
+from kernel_builder.config.headers import check_sources_used, read_header_sources
 from kernel_builder.config.lines import index_lines
 from kernel_builder.config.model import FILE_NAME, Build, TorchNoarch
 from kernel_builder.config.table import Faults, Table
@@ -93,7 +94,10 @@ def _judge(data: bytes, file: str) -> tuple[Build | None, Faults, dict[str, Any]
     is_noarch = isinstance(framework, TorchNoarch) and stated
     is_noarch = is_noarch and isinstance(raw.get("torch", {}), dict)
     noarch = ("universal = true" if edition <= 2 else "[torch-noarch]") if is_noarch else None
-    components = read_components(root, edition, listed.meant, noarch=noarch)
+    sources = read_header_sources(root)
+    declared = frozenset(source.name for source in sources)
+    components = read_components(root, edition, listed.meant, noarch=noarch, declared=declared)
+    check_sources_used(root, sources)
     backends = listed.backends
     if edition <= 2:
         compiled = tuple(sorted({component.backend for component in components}))
@@ -103,6 +107,7 @@ def _judge(data: bytes, file: str) -> tuple[Build | None, Faults, dict[str, Any]
         general=read_general(silent, edition, backends),
         framework=framework,
         components=components,
+        sources=sources,
         warnings=() if "license" in silent else ("missing-license",),
     )
     root.finish()

@@ -1,0 +1,244 @@
+"""Native dependencies: where the headers of each name under ``depends`` come from, pinned by hash."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.archives import (
+    ArchiveStore,
+    copy_archive,
+    download,
+    fetch_tree,
+    hash_tree,
+)
+from kernel_builder.config.model import HeaderSource
+from kernel_builder.errors import ArchiveError, CommandError, ToolchainError
+from kernel_builder.known import read_known
+from kernel_builder.process import run
+from kernel_builder.settings import Settings
+
+# What every build has anyway.
+_BUILT_IN = frozenset({"torch"})
+# Where a checkout of CUTLASS keeps its headers.
+_CUTLASS: tuple[str, ...] = ("include", "tools/util/include")
+_SECONDS = 1800
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where the headers of a dependency come from.
+
+    Attributes:
+        name: the name under ``depends``.
+        version: the release, or an empty text.
+        origin: a URL, a distribution, or ``local``.
+        sha256: the hash of the archive; of a local directory, the hash of its headers.
+        include: directories of it to search for headers.
+        license: the licence of the headers.
+        local: the directory that ``--source`` gives, or None.
+    """
+
+    name: str
+    version: str
+    origin: str
+    sha256: str
+    include: tuple[str, ...]
+    license: str
+    local: Path | None = None
+
+    @property
+    def record(self) -> dict[str, str]:
+        """What a lock and a variant's metadata say of it."""
+        facts = {
+            "license": self.license,
+            "origin": self.origin,
+            "sha256": self.sha256,
+            "version": self.version,
+        }
+        return {key: text for key, text in facts.items() if text}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dependency:
+    """A dependency whose headers are here.
+
+    Attributes:
+        origin: where they came from.
+        root: the directory that they were unpacked to.
+    """
+
+    origin: Origin
+    root: Path
+
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """The directories to search for headers."""
+        return tuple(self.root / path for path in self.origin.include)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wheel:
+    name: str
+    distribution: str
+    version: str
+    sha256: str
+    include: tuple[str, ...]
+    license: str
+
+
+@cache
+def _read_wheels() -> dict[str, _Wheel]:
+    data = tomllib.loads((files("kernel_builder") / "depends.toml").read_text("utf-8"))
+    return {
+        name: _Wheel(name, **{**row, "include": tuple(row["include"])})
+        for name, row in data.items()
+    }
+
+
+def find_origins(
+    names: Iterable[str], sources: Iterable[HeaderSource], settings: Settings
+) -> tuple[Origin, ...]:
+    """Return where the headers of these dependencies come from, sorted by name; fetches nothing.
+
+    A ``[sources]`` table comes before what this builder pins, so that a project may choose.
+
+    Raises:
+        ToolchainError: naming each dependency that comes from nowhere.
+    """
+    declared = {source.name: source for source in sources}
+    outcomes = [
+        _find_origin(name, declared.get(name), settings) for name in sorted(set(names) - _BUILT_IN)
+    ]
+    faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if faults:
+        raise ToolchainError("\n".join(faults))
+    return tuple(outcome for outcome in outcomes if isinstance(outcome, Origin))
+
+
+def _find_origin(name: str, source: HeaderSource | None, settings: Settings) -> Origin | str:
+    given = settings.local_sources.get(name)
+    wheel = _read_wheels().get(name)
+    if given is not None and given.is_dir():
+        # A checkout has the layout of the release, not that of an archive or a wheel.
+        usual = _CUTLASS if name.startswith("cutlass_") else (".",)
+        include = source.include if source is not None else usual
+        missing = [path for path in include if not (given / path).is_dir()]
+        if missing:
+            return f"--source {name}={given}: it has no directory {', '.join(missing)}"
+        return Origin(
+            name=name,
+            version=read_known().native_depends.get(name, ""),
+            origin="local",
+            sha256=hash_tree(given, include),
+            include=include,
+            license=source.license if source is not None else wheel.license if wheel else "unknown",
+            local=given,
+        )
+    if source is not None:
+        return Origin(
+            name=name,
+            version="",
+            origin=source.url,
+            sha256=source.sha256,
+            include=source.include,
+            license=source.license,
+        )
+    if wheel is not None:
+        return Origin(
+            name=name,
+            version=wheel.version,
+            origin=wheel.distribution,
+            sha256=wheel.sha256,
+            include=wheel.include,
+            license=wheel.license,
+        )
+    release = read_known().native_depends.get(name, "")
+    what = f"{name} (release {release})" if release else name
+    return (
+        f"{what} is in no wheel that this version knows. Say where it comes from: [sources.{name}] in "
+        "build.toml with url, sha256, include and license; or build with "
+        f"--source {name}=DIRECTORY, a checkout of it"
+    )
+
+
+def fetch_dependency(origin: Origin, settings: Settings) -> Dependency:
+    """Return a dependency with its headers, which are fetched at the first time.
+
+    Raises:
+        ArchiveError: it cannot be had, has another hash, or holds what is unsafe.
+    """
+    if origin.local is not None:
+        return Dependency(origin=origin, root=origin.local)
+    given = settings.local_sources.get(origin.name)
+
+    def get(target: Path) -> None:
+        if given is not None:
+            copy_archive(given, target, name=origin.name)
+        elif "://" in origin.origin:
+            download(origin.origin, target, name=origin.name)
+        else:
+            _download_wheel(origin, target, settings)
+
+    root = fetch_tree(
+        ArchiveStore(settings.cache / "sources"),
+        origin.sha256,
+        origin.include,
+        name=origin.name,
+        get=get,
+    )
+    return Dependency(origin=origin, root=root)
+
+
+def _download_wheel(origin: Origin, target: Path, settings: Settings) -> None:
+    directory = target.parent / "wheel"
+    directory.mkdir()
+    listed = target.parent / "requirements.txt"
+    pinned = f"{origin.origin}=={origin.version}"
+    listed.write_text(f"{pinned} --hash=sha256:{origin.sha256}\n")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-input", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    command += ["--dest", str(directory), "-r", str(listed)]
+    variables = {**settings.variables, **settings.pip_variables}
+    try:
+        run(command, variables=variables, timeout=_SECONDS)
+    except CommandError as err:
+        said = [line for line in err.finished.output.splitlines() if "ERROR" in line.upper()]
+        why = said[-1].strip() if said else str(err).splitlines()[-1]
+        raise ArchiveError(
+            f"{origin.name}: {pinned} (sha256 {origin.sha256}) cannot be fetched with pip ({why}); "
+            "let pip reach a package index (PIP_INDEX_URL, PIP_FIND_LINKS), build once where it "
+            f"can, or give the wheel: --source {origin.name}=FILE"
+        ) from err
+    (wheel,) = directory.iterdir()
+    wheel.replace(target)
+
+
+def read_local_sources(texts: Iterable[str]) -> dict[str, Path]:
+    """Read what ``--source NAME=PATH`` says.
+
+    Raises:
+        ToolchainError: a text is not of that form, or there is no such path.
+    """
+    found = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        place = Path(path).absolute()
+        if not (equals and name and path):
+            raise ToolchainError(f"--source {text}: expected NAME=PATH, an archive or a directory")
+        if not place.exists():
+            raise ToolchainError(f"--source {text}: {place}: no such file or directory")
+        found[name] = place
+    return found
+
+
+def describe_depends(dependencies: Iterable[Dependency]) -> dict[str, Any]:
+    """Return what ``metadata.json`` says of the headers in a variant, under our own key."""
+    found = {each.origin.name: each.origin.record for each in dependencies}
+    return {"depends": found} if found else {}

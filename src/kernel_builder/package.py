@@ -51,6 +51,16 @@ def add_op_namespace_prefix(op_name: str) -> str:
 '''
 
 
+def format_ops(op_id: str, *, compiled: bool) -> str:
+    """Write the Python file through which a kernel reaches its ops.
+
+    Args:
+        op_id: the namespace of the ops.
+        compiled: whether a library registers them, which is imported then.
+    """
+    return (_OPS_COMPILED if compiled else _OPS_NOARCH).format(id=op_id)
+
+
 def write_variant(
     project: Path,
     build: VariantBuild,

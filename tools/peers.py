@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,13 @@ class ClientVenv:
     folder: Path
 
     def run(
-        self, hub: ServedHub, home: Path, *words: str, offline: bool = False, check: bool = True
+        self,
+        hub: ServedHub,
+        home: Path,
+        *words: str,
+        offline: bool = False,
+        check: bool = True,
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment against a hub, with ``home`` as the client's cache."""
         keep = {key: os.environ[key] for key in ("PATH", "TMPDIR", "LANG") if key in os.environ}
@@ -54,6 +60,7 @@ class ClientVenv:
         }
         if offline:
             environment["HF_HUB_OFFLINE"] = "1"
+        environment |= environ or {}
         command = [str(self.folder / "bin" / words[0]), *words[1:]]
         done = subprocess.run(
             command,
@@ -68,10 +75,18 @@ class ClientVenv:
             raise AssertionError(f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
 
-    def python(self, hub: ServedHub, home: Path, code: str, *, offline: bool = False) -> Any:
+    def python(
+        self,
+        hub: ServedHub,
+        home: Path,
+        code: str,
+        *,
+        offline: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> Any:
         """Run a script; what it assigns to ``result`` comes back."""
         script = f"{code}\nimport json\nprint('\\nRESULT ' + json.dumps(result))\n"
-        done = self.run(hub, home, "python", "-c", script, offline=offline)
+        done = self.run(hub, home, "python", "-c", script, offline=offline, environ=environ)
         return json.loads(done.stdout.rpartition("\nRESULT ")[2])
 
 
@@ -154,12 +169,18 @@ class ServedHub:
 
 @contextmanager
 def serve_hub(
-    root: Path, log: Path, *, trusted: Iterable[str] = (), host: str = "127.0.0.1"
+    root: Path,
+    log: Path,
+    *,
+    trusted: Iterable[str] = (),
+    host: str = "127.0.0.1",
+    options: Sequence[str] = (),
 ) -> Iterator[ServedHub]:
     """Serve a directory hub on loopback in a process of its own, its access log in a file."""
     command = [sys.executable, "-m", "kernel_hub", "serve", str(root)]
     command += ["--host", host, "--port", "0", "--access-log"]
     command += [word for owner in trusted for word in ("--trusted-owner", owner)]
+    command += options
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     assert process.stdout is not None

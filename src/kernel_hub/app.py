@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from starlette.applications import Starlette
@@ -12,13 +12,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kernel_hub.api import account, failure, repository, resolve, tree
+from kernel_hub.api import account, commit, failure, repository, resolve, tree, upload, write
 from kernel_hub.api.access import Edge
-from kernel_hub.api.request import Hub, RawPathRouting
+from kernel_hub.api.request import Hub, RawPathRouting, Writing
+from kernel_hub.auth import Signer, TokenFile
+from kernel_hub.publisher import Publisher
 from kernel_hub.service.catalogue import Catalogue
 from kernel_hub.service.store import Store
 from kernel_hub.settings import HubSettings
 from kernel_hub.store.directory import DirectoryStore
+from kernel_hub.store.uploads import Uploads
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import KernelError
 
 Handler = Callable[[Hub, Request], Response | Awaitable[Response]]
@@ -27,26 +31,51 @@ READ = ("GET", "HEAD")
 OTHER_TYPES = ("models", "datasets", "spaces")
 WRITE = ("POST", "PUT", "PATCH", "DELETE")
 
-# Parameters are as sent, percent-encoded. The first row that fits counts.
-ROUTES: tuple[tuple[tuple[str, ...], str, Handler], ...] = (
-    (READ, "/api/whoami-v2", account.whoami),
-    (READ, "/api/agent-harnesses", account.no_harnesses),
-    (READ, "/api/organizations/{owner}/overview", account.get_organization),
-    (READ, "/api/kernels/{owner}/{name}", repository.get_info),
-    (READ, "/api/kernels/{owner}/{name}/revision/{revision}", repository.get_info),
-    (READ, "/api/kernels/{owner}/{name}/refs", repository.get_refs),
-    (READ, "/api/kernels/{owner}/{name}/commits/{revision}", repository.get_commits),
-    (READ, "/api/kernels/{owner}/{name}/tree/{revision}", tree.get_tree),
-    (READ, "/api/kernels/{owner}/{name}/tree/{revision}/{path:path}", tree.get_tree),
-    (("POST",), "/api/kernels/{owner}/{name}/paths-info/{revision}", tree.get_paths),
-    (READ, "/api/kernels/{owner}/{name}/xet-write-token/{revision}", failure.refuse_write),
-    (READ, "/kernels/{owner}/{name}/resolve/{revision}/{path:path}", resolve.get_file),
-    *((READ, f"/api/{other}/{{rest:path}}", failure.refuse_type) for other in OTHER_TYPES),
-    *((READ, f"/{other}/{{rest:path}}", failure.refuse_type) for other in OTHER_TYPES),
-    (READ, "/{owner}/{name}/resolve/{rest:path}", failure.refuse_type),
-    (READ, "/{rest:path}", failure.no_such_route),
-    (WRITE, "/{rest:path}", failure.refuse_write),
+REPOSITORY: tuple[tuple[tuple[str, ...], str, Handler], ...] = (
+    (READ, "", repository.get_info),
+    (READ, "/revision/{revision}", repository.get_info),
+    (READ, "/refs", repository.get_refs),
+    (READ, "/commits/{revision}", repository.get_commits),
+    (READ, "/tree/{revision}", tree.get_tree),
+    (READ, "/tree/{revision}/{path:path}", tree.get_tree),
+    (("POST",), "/paths-info/{revision}", tree.get_paths),
+    (READ, "/xet-write-token/{revision}", failure.refuse_xet),
+    (("POST",), "/branch/{ref}", write.create_branch),
+    (("DELETE",), "/branch/{ref}", write.delete_branch),
+    (("POST",), "/tag/{ref}", write.create_tag),
+    (("DELETE",), "/tag/{ref}", write.delete_tag),
+    (("POST",), "/preupload/{revision}", upload.preupload),
+    (("POST",), "/commit/{revision}", commit.create_commit),
 )
+FILES: tuple[tuple[tuple[str, ...], str, Handler], ...] = (
+    (READ, "/resolve/{revision}/{path:path}", resolve.get_file),
+    (("POST",), ".git/info/lfs/objects/batch", upload.batch),
+    (("POST",), ".git/info/lfs/objects/verify", upload.verify_large),
+    (("PUT",), ".git/info/lfs/objects/{oid}", upload.put_large),
+)
+
+
+def _list_routes() -> Iterator[tuple[tuple[str, ...], str, Handler]]:
+    """Yield every route; the first one that fits counts. Parameters are as sent, percent-encoded.
+
+    A kernel can also be asked for as a model, which is all that huggingface_hub before 2.0 can
+    commit to.
+    """
+    yield READ, "/api/whoami-v2", account.whoami
+    yield READ, "/api/agent-harnesses", account.no_harnesses
+    yield READ, "/api/organizations/{owner}/overview", account.get_organization
+    yield ("POST",), "/api/repos/create", write.create_repository
+    yield ("POST",), "/api/validate-yaml", upload.validate_card
+    for kind, prefix in (("kernels", "/kernels"), ("models", "")):
+        for methods, path, handler in REPOSITORY:
+            yield methods, f"/api/{kind}/{{owner}}/{{name}}{path}", handler
+        for methods, path, handler in FILES:
+            yield methods, f"{prefix}/{{owner}}/{{name}}{path}", handler
+    for other in OTHER_TYPES:
+        yield READ, f"/api/{other}/{{rest:path}}", failure.refuse_type
+        yield READ, f"/{other}/{{rest:path}}", failure.refuse_type
+    yield READ, "/{rest:path}", failure.no_such_route
+    yield WRITE, "/{rest:path}", failure.refuse_write
 
 
 def create_app(settings: HubSettings, store: Store | None = None) -> Starlette:
@@ -55,12 +84,16 @@ def create_app(settings: HubSettings, store: Store | None = None) -> Starlette:
     Args:
         settings: what to serve and to whom.
         store: where repositories are kept; None for the directory of the settings.
+
+    Raises:
+        TokenFileError: the file of tokens cannot be used.
     """
-    hub = Hub(settings, Catalogue(store or DirectoryStore(settings.root)))
+    catalogue = Catalogue(store or DirectoryStore(settings.root))
+    hub = Hub(settings, catalogue, _open_writing(settings, catalogue))
     app = Starlette(
         routes=[
             Route(path, partial(handler, hub), methods=list(methods))
-            for methods, path, handler in ROUTES
+            for methods, path, handler in _list_routes()
         ],
         middleware=[Middleware(Edge), Middleware(RawPathRouting)],
         exception_handlers={
@@ -71,3 +104,14 @@ def create_app(settings: HubSettings, store: Store | None = None) -> Starlette:
     # A redirect would hide a client's wrong URL, and the raw path may not be joined up again.
     app.router.redirect_slashes = False
     return app
+
+
+def _open_writing(settings: HubSettings, catalogue: Catalogue) -> Writing | None:
+    if settings.tokens is None:
+        return None
+    tokens = TokenFile(settings.tokens)
+    tokens.read()
+    directory = DirectoryHub(settings.root.resolve())
+    uploads = Uploads(directory)
+    uploads.sweep_all()
+    return Writing(Publisher(directory, catalogue, uploads), tokens, Signer())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kernel_hub.settings import MAX_FILE_SIZE
 from kernel_spec.errors import KernelError
 
 
@@ -37,6 +38,19 @@ def cli() -> None:
     metavar="URL",
     help="URL that clients use, where a proxy stands before this hub.",
 )
+@click.option(
+    "--tokens",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of the tokens whose holders may write [default: nobody may].",
+)
+@click.option(
+    "--max-file-size",
+    type=click.IntRange(min=1),
+    default=MAX_FILE_SIZE,
+    show_default=True,
+    metavar="BYTES",
+    help="Size of the largest file that is taken.",
+)
 @click.option("--access-log", is_flag=True, help="Write a line of JSON per request to stderr.")
 def serve(
     *,
@@ -45,9 +59,11 @@ def serve(
     port: int,
     trusted_owners: tuple[str, ...],
     public_url: str | None,
+    tokens: Path | None,
+    max_file_size: int,
     access_log: bool,
 ) -> None:
-    """Serve the directory hub at ROOT, read-only.
+    """Serve the directory hub at ROOT; without --tokens it is read-only.
 
     Clients use it with HF_ENDPOINT set to the URL that is printed once it listens.
     """
@@ -61,7 +77,11 @@ def serve(
     if access_log:
         logging.getLogger("kernel_hub.access").setLevel(logging.INFO)
     settings = HubSettings(
-        root=root, trusted_owners=frozenset(trusted_owners), public_url=public_url
+        root=root,
+        trusted_owners=frozenset(trusted_owners),
+        public_url=public_url,
+        tokens=tokens,
+        max_file_size=max_file_size,
     )
     serve_app(
         create_app(settings),
@@ -69,6 +89,27 @@ def serve(
         port=port,
         on_listening=lambda url: click.echo(f"kernel-hub: serving {root} at {url}"),
     )
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("name")
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    required=True,
+    metavar="OWNER",
+    help="Owner whose repositories the holder may write; may be given several times.",
+)
+def add_token(*, file: Path, name: str, owners: tuple[str, ...]) -> None:
+    """Make a token, print it once, and keep its hash in FILE under NAME.
+
+    Whoever has it may write over HTTP, with HF_TOKEN set to it. A running hub knows it at once.
+    """
+    from kernel_hub.auth import add_token as add
+
+    click.echo(add(file, name=name, owners=owners))
 
 
 def main() -> None:

@@ -7,9 +7,14 @@ KernelError
     ├── EntryNotFoundError          404  EntryNotFound, names the commit it is missing at
     ├── RequestError                400  the request cannot be read
     ├── RequestTooLargeError        413
+    ├── UnknownTokenError           401  no token, or none that this hub knows
+    ├── ForbiddenError              403  the token does not give that right
+    ├── TakenError                  409  there is one of that name
+    ├── MovedError                  412  the branch is not at the commit that was expected
     ├── RangeError                  416  names the size
     ├── ReadOnlyError               501  NotImplemented
     ├── DamagedFileError            500  the bytes on disk are not those of the commit
+    ├── TokenFileError              500  the file of tokens cannot be used
     └── ListenError                 the server cannot listen where it was told to
 """
 
@@ -89,6 +94,30 @@ class RequestTooLargeError(HubError):
     status = 413
 
 
+class UnknownTokenError(HubError):
+    """A write without a token, or with one that this hub does not know."""
+
+    status = 401
+
+
+class ForbiddenError(HubError):
+    """A write that the token gives no right to."""
+
+    status = 403
+
+
+class TakenError(HubError):
+    """There is something of that name already."""
+
+    status = 409
+
+
+class MovedError(HubError):
+    """The branch is not at the commit that the client built on."""
+
+    status = 412
+
+
 class RangeError(HubError, ValueError):
     """A byte range that begins behind the end of the file."""
 
@@ -117,6 +146,10 @@ class DamagedFileError(HubError):
             f"{repo} is damaged on this hub: {path!r} at commit {commit} is not as it was "
             f"published. The hub's log has the details, for its operator."
         )
+
+
+class TokenFileError(HubError):
+    """The file of tokens cannot be used; nobody may write until it can."""
 
 
 class ListenError(HubError, OSError):

@@ -33,12 +33,13 @@ from kernel_spec.listing import (
     parse_listing,
 )
 from kernel_spec.names import RepoId, parse_repo_id, parse_safe_path, path_fault, ref_fault
-from kernel_spec.wire import Ref, Refs
+from kernel_spec.wire import Ref, Refs, TreeFile
 
 __all__ = [
     "FORMAT",
     "DirectoryHub",
     "Listing",
+    "check_names",
     "commit_id",
     "file_path",
     "format_listing",
@@ -211,7 +212,7 @@ def file_path(hub: DirectoryHub, repo: RepoId, commit: str, path: str) -> Path:
 def publish(
     hub: DirectoryHub,
     repo: RepoId,
-    files: Mapping[str, Path],
+    files: Mapping[str, Path | TreeFile],
     *,
     branch: str,
     parent: str | None,
@@ -225,24 +226,26 @@ def publish(
     Args:
         hub: where to.
         repo: the repository; made if it is not there.
-        files: for each POSIX path in the repository, the file to take the bytes from. A file that
-            the parent holds with equal bytes is hard-linked.
+        files: for each POSIX path in the repository, the file to take the bytes from, or the
+            parent's own entry of that path, which stays. What the parent holds is hard-linked.
         branch: the branch to move.
         parent: the commit that the branch must be at; None where the branch must not exist.
         tags: tags to set on the new commit; an existing tag on another commit is an error.
 
     Returns:
-        The new commit; the parent where nothing would change.
+        The new commit; the parent where nothing would change. Where this very commit was made
+        before, on the same parent, it is that one: asking again does no harm.
 
     Raises:
         ConflictError: the branch has moved, a tag exists elsewhere, or the repository is
             unversioned.
         FormatError: a path or ref name that is not allowed, or a source that is not a file.
+        IntegrityError: a file that was to stay is not as the parent's listing says.
     """
     from kernel_spec import staging  # readers do not pay for it
 
     tags = tuple(dict.fromkeys(tags))
-    _check_names(files, (branch, *tags))
+    check_names(files, (branch, *tags))
     folder = repository_path(hub, repo)
     if not is_versioned(folder) and (folder / "build").is_dir():
         raise ConflictError(
@@ -252,7 +255,9 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     with staging.staging_folder(folder) as stage:
         refs = read_refs(hub, repo) if is_versioned(folder) else Refs((), ())
-        _check_branch(repo, refs, branch, parent)
+        current = next((ref.commit for ref in refs.branches if ref.name == branch), None)
+        if current is None or read_listing(hub, repo, current).parent != parent:
+            _check_branch(repo, branch, current, parent)
         previous = None if parent is None else read_listing(hub, repo, parent)
         new = stage / "snapshot"
         staged = staging.stage_files(files, new, previous, folder / "snapshots" / str(parent))
@@ -262,10 +267,15 @@ def publish(
             listing = Listing(parent, staged)
             data = format_listing(listing)
             commit = commit_id(data)
+        if commit != current:
+            _check_branch(repo, branch, current, parent)
         _check_tags(repo, refs, tags, commit)
         snapshot = folder / "snapshots" / commit
         # Also where nothing is new: publishing again repairs what was damaged.
-        if not all(staging.is_intact(snapshot / file.path, file) for file in staged):
+        given = [file for file in staged if not isinstance(files[file.path], TreeFile)]
+        if not snapshot.is_dir() or not all(
+            staging.is_intact(snapshot / file.path, file) for file in given
+        ):
             staging.move_folder(stage, new, snapshot)
         if commit != parent:
             staging.write_file(stage, folder / "trees" / f"{commit}.json", data)
@@ -273,16 +283,22 @@ def publish(
     return commit
 
 
-def _check_names(files: Mapping[str, Path], refs: Iterable[str]) -> None:
+def check_names(paths: Iterable[str], refs: Iterable[str]) -> None:
+    """See that these paths can stand in one commit, on every system, and that these are refs' names.
+
+    Raises:
+        FormatError: all that is wrong with them.
+    """
+    paths = sorted(paths)
     faults = [f"{name!r} cannot name a ref: {fault}" for name in refs if (fault := ref_fault(name))]
-    faults += [f"unsafe path {path!r}: {fault}" for path in files if (fault := path_fault(path))]
+    faults += [f"unsafe path {path!r}: {fault}" for path in paths if (fault := path_fault(path))]
     # Some file systems do not tell the case of letters.
     seen: dict[str, str] = {}
-    for path in sorted(files):
+    for path in paths:
         same = seen.setdefault(path.casefold(), path)
         if same != path:
             faults.append(f"the paths {same!r} and {path!r} differ in case only")
-    for path in sorted(files):
+    for path in paths:
         parts = path.casefold().split("/")
         above = (seen.get("/".join(parts[:size])) for size in range(1, len(parts)))
         faults += [f"{file!r} is a file and the folder of {path!r}" for file in above if file]
@@ -290,8 +306,7 @@ def _check_names(files: Mapping[str, Path], refs: Iterable[str]) -> None:
         raise FormatError("\n".join(faults))
 
 
-def _check_branch(repo: RepoId, refs: Refs, branch: str, parent: str | None) -> None:
-    current = next((ref.commit for ref in refs.branches if ref.name == branch), None)
+def _check_branch(repo: RepoId, branch: str, current: str | None, parent: str | None) -> None:
     if current == parent:
         return
     found = "does not exist" if current is None else f"is at {current}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel_spec.errors import FormatError
+from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import Listing, hash_file
 from kernel_spec.wire import TreeFile
 
@@ -65,18 +65,23 @@ def _remove(folder: Path) -> None:
 
 
 def stage_files(
-    files: Mapping[str, Path], target: Path, previous: Listing | None, previous_folder: Path
+    files: Mapping[str, Path | TreeFile],
+    target: Path,
+    previous: Listing | None,
+    previous_folder: Path,
 ) -> tuple[TreeFile, ...]:
     """Put files below a new folder, on the disk, and describe them, sorted by path.
 
     Args:
-        files: for each safe path, the file to take the bytes from.
+        files: for each safe path, the file to take the bytes from, or the entry of the previous
+            listing that stays.
         target: the folder to make.
         previous: the listing whose equal files are hard-linked.
         previous_folder: where the files of that listing are.
 
     Raises:
         FormatError: a source is not a file.
+        IntegrityError: a file that stays is damaged.
     """
     earlier = {} if previous is None else {file.path: file for file in previous.files}
     target.mkdir()
@@ -85,7 +90,10 @@ def stage_files(
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
         before = earlier.get(path)
-        if before is not None and _link(source, place, before, previous_folder / path):
+        if isinstance(source, TreeFile):
+            _keep(place, source, previous_folder / path)
+            staged.append(source)
+        elif before is not None and _link(source, place, before, previous_folder / path):
             staged.append(before)
         else:
             staged.append(_copy(path, source, place))
@@ -100,6 +108,19 @@ def _is_executable(source: Path) -> bool:
     return bool(status.st_mode & stat.S_IXUSR)
 
 
+def _keep(place: Path, file: TreeFile, earlier: Path) -> None:
+    """Link a file that stays; its bytes are proved whenever they are read, so not again here."""
+    try:
+        status = earlier.lstat()
+        fine = stat.S_ISREG(status.st_mode) and status.st_size == file.size
+    except OSError:
+        fine = False
+    if not fine:
+        raise IntegrityError(f"{earlier}: not as its commit says; publish that file again")
+    if not _try_link(earlier, place) and _copy(file.path, earlier, place) != file:
+        raise IntegrityError(f"{earlier}: its bytes were changed; publish that file again")
+
+
 def _link(source: Path, place: Path, before: TreeFile, earlier: Path) -> bool:
     """Link an earlier file where the source has its bytes, and it still has them itself."""
     promised = (before.size, before.oid, before.sha256)
@@ -110,6 +131,10 @@ def _link(source: Path, place: Path, before: TreeFile, earlier: Path) -> bool:
         or not is_intact(earlier, before)
     ):
         return False
+    return _try_link(earlier, place)
+
+
+def _try_link(earlier: Path, place: Path) -> bool:
     try:
         os.link(earlier, place)
     except OSError:
@@ -169,9 +194,24 @@ def write_ref(staging: Path, target: Path, commit: str) -> None:
     """Write a ref, and let its folder's time of change grow even within one tick of the clock."""
     before = target.parent.stat().st_mtime_ns if target.parent.exists() else 0
     write_file(staging, target, f"{commit}\n".encode("ascii"))
-    after = target.parent.stat().st_mtime_ns
-    if after <= before:
-        os.utime(target.parent, ns=(before + 1, before + 1))
+    _age(target.parent, before)
+
+
+def delete_ref(target: Path) -> None:
+    """Take a ref away, and let its folder's time of change grow.
+
+    Raises:
+        FileNotFoundError: no such ref.
+    """
+    before = target.parent.stat().st_mtime_ns
+    target.unlink()
+    fsync_folder(target.parent)
+    _age(target.parent, before)
+
+
+def _age(folder: Path, before: int) -> None:
+    if folder.stat().st_mtime_ns <= before:
+        os.utime(folder, ns=(before + 1, before + 1))
 
 
 def fsync_folder(folder: Path) -> None:

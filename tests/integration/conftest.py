@@ -11,12 +11,14 @@ import pytest
 
 @pytest.fixture(scope="session")
 def serve(tmp_path_factory):
-    """Serve a directory hub: ``serve(root, *, trusted=()) -> .url .requests() .stop()``."""
+    """Serve a directory hub: ``serve(root, *, trusted=(), options=()) -> .url .requests() .stop()``."""
     with ExitStack() as stack:
 
-        def start(root, *, trusted=(), host="127.0.0.1"):
+        def start(root, *, trusted=(), host="127.0.0.1", options=()):
             log = tmp_path_factory.mktemp("hub") / "stderr.log"
-            return stack.enter_context(peers.serve_hub(root, log, trusted=trusted, host=host))
+            return stack.enter_context(
+                peers.serve_hub(root, log, trusted=trusted, host=host, options=options)
+            )
 
         yield start
 

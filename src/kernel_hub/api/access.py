@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import secrets
 import time
 from dataclasses import asdict, dataclass
@@ -19,6 +20,8 @@ log = logging.getLogger("kernel_hub")
 # No client sees this status: it left before an answer began.
 NOT_ANSWERED = 499
 
+_SIGNATURE = re.compile(r"signature=[^&]*")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
@@ -27,7 +30,7 @@ class Access:
     Attributes:
         method: the HTTP method.
         path: the path as it was sent, percent-encoded.
-        query: the query as it was sent.
+        query: the query as it was sent, without signatures: they give the right to write.
         status: the status of the answer; 499 where none began.
         bytes: the length of the answer's body, as far as it was sent.
         ms: how long it took until the last bytes were handed to the server, in milliseconds.
@@ -68,7 +71,7 @@ class Edge:
             access = Access(
                 method=scope["method"],
                 path=scope.get("raw_path", b"").decode("latin-1"),
-                query=scope["query_string"].decode("latin-1"),
+                query=_SIGNATURE.sub("signature=...", scope["query_string"].decode("latin-1")),
                 status=status,
                 bytes=sent,
                 ms=round((time.perf_counter() - began) * 1000, 3),

@@ -6,13 +6,34 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kernel_hub.api.failure import answer_error
-from kernel_hub.api.request import Hub, get_parameter
+from kernel_hub.api.request import Hub, find_token, get_parameter
 from kernel_spec.wire import Organization, format_organization
 
 
-def whoami(_hub: Hub, _request: Request) -> Response:
-    """``GET /api/whoami-v2``: nobody, since this hub has no accounts."""
-    return answer_error(401, "This hub has no accounts: reading needs no token.")
+def whoami(hub: Hub, request: Request) -> Response:
+    """``GET /api/whoami-v2``: the holder of a token; where there are none, nobody."""
+    if hub.writing is None:
+        return answer_error(401, "This hub has no accounts: reading needs no token.")
+    token = find_token(hub, request)
+    owners = [
+        {"type": "org", "name": owner, "fullname": owner, "roleInOrg": "write"}
+        for owner in sorted(token.owners)
+    ]
+    return JSONResponse(
+        {
+            "type": "user",
+            "id": token.name,
+            "name": token.name,
+            "fullname": token.name,
+            "email": None,
+            "isPro": False,
+            "orgs": owners,
+            "auth": {
+                "type": "access_token",
+                "accessToken": {"displayName": token.name, "role": "write"},
+            },
+        }
+    )
 
 
 def get_organization(hub: Hub, request: Request) -> Response:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.request import Hub
+from kernel_hub.api.request import READ_ONLY, Hub
 from kernel_hub.errors import HubError, ReadOnlyError, RepositoryNotFoundError
+from kernel_hub.service.operations import INLINE_LIMIT
 from kernel_spec.errors import KernelError
 
 log = logging.getLogger("kernel_hub")
 
-READ_ONLY = (
-    "This hub is read-only: it serves a directory. "
-    "Publish by writing to that directory, on the machine or share that holds it."
-)
 
+def answer_error(
+    status: int, message: str, *, code: str | None = None, more: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Write an error; the message also stands in a header, in one line of ASCII.
 
-def answer_error(status: int, message: str, *, code: str | None = None) -> JSONResponse:
-    """Write an error; the message also stands in a header, in one line of ASCII."""
+    ``more`` are further members of the body.
+    """
     line = " ".join(message.split()).encode("ascii", "backslashreplace").decode()
     headers = {"X-Error-Message": line} | ({"X-Error-Code": code} if code else {})
-    return JSONResponse({"error": message}, status, headers)
+    return JSONResponse({"error": message, **(more or {})}, status, headers)
 
 
 def answer_kernel_error(request: Request, error: Exception) -> Response:
@@ -51,9 +53,24 @@ def answer_http_error(request: Request, error: Exception) -> Response:
     return response
 
 
-def refuse_write(_hub: Hub, _request: Request) -> Response:
-    """Refuse every write."""
-    raise ReadOnlyError(READ_ONLY)
+def refuse_write(hub: Hub, request: Request) -> Response:
+    """Refuse a write that this hub does not know."""
+    if hub.writing is None:
+        raise ReadOnlyError(READ_ONLY)
+    raise ReadOnlyError(
+        f"This hub does not do {request.method} {request.scope['path'][:200]}: it takes repositories "
+        "of kernels, their branches, tags and commits."
+    )
+
+
+def refuse_xet(hub: Hub, _request: Request) -> Response:
+    """Refuse uploads in chunks; clients ask for them first where they have the package hf-xet."""
+    if hub.writing is None:
+        raise ReadOnlyError(READ_ONLY)
+    raise ReadOnlyError(
+        "This hub takes no Xet uploads: set HF_HUB_DISABLE_XET=1 for files of more than "
+        f"{INLINE_LIMIT // 1024**2} MiB."
+    )
 
 
 def no_such_route(_hub: Hub, request: Request) -> Response:

@@ -6,13 +6,26 @@ Paths are routed as they came, still percent-encoded, for ``feature%2Fx`` is one
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-from starlette.requests import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kernel_hub.errors import RepositoryNotFoundError, RequestError, RequestTooLargeError
+from kernel_hub.auth import Signer, Token, TokenFile
+from kernel_hub.errors import (
+    ForbiddenError,
+    ReadOnlyError,
+    RepositoryNotFoundError,
+    RequestError,
+    RequestTooLargeError,
+    UnknownTokenError,
+)
+from kernel_hub.publisher import Publisher
 from kernel_hub.service.catalogue import Catalogue
 from kernel_hub.settings import HubSettings
 from kernel_spec.errors import FormatError
@@ -20,14 +33,79 @@ from kernel_spec.names import RepoId, parse_repo_id
 
 FORM_LIMIT = 1024 * 1024
 FORM_FIELDS = 10_000
+JSON_LIMIT = 4 * 1024 * 1024
+# The bodies of files and commits go to disk in pieces of this size.
+PIECE = 1024 * 1024
+
+READ_ONLY = (
+    "This hub is read-only: it serves a directory. "
+    "Publish by writing to that directory, on the machine or share that holds it; "
+    "its operator can let holders of tokens write over HTTP (kernel-hub serve --tokens FILE)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What handlers need of a hub that is written to over HTTP."""
+
+    publisher: Publisher
+    tokens: TokenFile
+    signer: Signer
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """What a handler needs: the settings and the catalogue."""
+    """What a handler needs: the settings, the catalogue, and how to write, where anybody may."""
 
     settings: HubSettings
     catalogue: Catalogue
+    writing: Writing | None = None
+
+    def get_writing(self) -> Writing:
+        """Return how to write.
+
+        Raises:
+            ReadOnlyError: nobody may.
+        """
+        if self.writing is None:
+            raise ReadOnlyError(READ_ONLY)
+        return self.writing
+
+
+def find_token(hub: Hub, request: Request) -> Token:
+    """Return the token that a request bears.
+
+    Raises:
+        ReadOnlyError: this hub has none.
+        UnknownTokenError: it bears none, or one that this hub does not know.
+    """
+    writing = hub.get_writing()
+    kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not secret.strip():
+        raise UnknownTokenError(
+            "Writing to this hub needs a token; its operator makes one (kernel-hub add-token), and "
+            "`hf auth login` or HF_TOKEN gives it to the client."
+        )
+    token = writing.tokens.find(secret.strip())
+    if token is None:
+        raise UnknownTokenError("Invalid credentials in Authorization header")
+    return token
+
+
+def get_writer(hub: Hub, request: Request, repo: RepoId) -> Writing:
+    """Return how to write to a repository, if the bearer of the request may.
+
+    Raises:
+        ReadOnlyError, UnknownTokenError: as for find_token.
+        ForbiddenError: the token is for other owners.
+    """
+    token = find_token(hub, request)
+    if repo.owner not in token.owners:
+        owners = ", ".join(sorted(token.owners))
+        raise ForbiddenError(
+            f"The token {token.name} may not write to {repo}: it is for repositories of {owners}."
+        )
+    return hub.get_writing()
 
 
 class RawPathRouting:
@@ -114,17 +192,84 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         RequestError: it is not such a form.
         RequestTooLargeError: it is larger, or has more than 10 000 fields.
     """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > FORM_LIMIT:
-            raise RequestTooLargeError(f"The form has more than {FORM_LIMIT} bytes.")
+    body = await _read_body(request, FORM_LIMIT, "form")
     if body.count(b"&") >= FORM_FIELDS:
         raise RequestTooLargeError(f"The form has more than {FORM_FIELDS} fields.")
     try:
         return parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError as err:
         raise RequestError(f"The body is not a URL-encoded form in UTF-8: {err}") from err
+
+
+async def _read_body(request: Request, limit: int, what: str) -> bytearray:
+    body = bytearray()
+    async for chunk in stream_body(request):
+        body += chunk
+        if len(body) > limit:
+            raise RequestTooLargeError(f"The {what} has more than {limit} bytes.")
+    return body
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """Read a JSON object of at most 4 MiB; no body is an empty one.
+
+    Raises:
+        RequestError: it is not such an object.
+        RequestTooLargeError: it is larger.
+    """
+    body = await _read_body(request, JSON_LIMIT, "body")
+    try:
+        document = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as err:
+        raise RequestError("The body is not JSON.") from err
+    if not isinstance(document, dict):
+        raise RequestError("The body is not a JSON object.")
+    return document
+
+
+async def stream_body(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it comes.
+
+    Raises:
+        RequestError: the client left before its end.
+    """
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect as err:
+        raise RequestError("The client left before the end of its body.") from err
+
+
+async def write_body(request: Request, write: Callable[[bytes], object], *, limit: int) -> None:
+    """Pass a body on, in pieces of a megabyte, to a function that may block.
+
+    Raises:
+        RequestTooLargeError: it has more bytes than the limit.
+        RequestError: the client left before its end.
+    """
+    piece, size = bytearray(), 0
+    async for chunk in stream_body(request):
+        size += len(chunk)
+        if size > limit:
+            raise RequestTooLargeError(f"The body has more than {limit} bytes.")
+        piece += chunk
+        if len(piece) >= PIECE:
+            await run_in_threadpool(write, bytes(piece))
+            piece.clear()
+    if piece:
+        await run_in_threadpool(write, bytes(piece))
+
+
+def get_text(table: Mapping[str, Any], key: str) -> str:
+    """Return a text of a JSON object.
+
+    Raises:
+        RequestError: it is not there, or something else.
+    """
+    value = table.get(key)
+    if not isinstance(value, str):
+        raise RequestError(f"{key}: expected a text.")
+    return value
 
 
 def base_url(hub: Hub, request: Request) -> str:

@@ -97,8 +97,11 @@ class Answer:
         return json.loads(self.body)
 
 
-def call(app, method, target, *, headers=None, body=b"", chunks=None, pathsend=False):
-    """Send one request to an ASGI application; ``target`` is the raw path and query."""
+def call(app, method, target, *, headers=None, body=b"", chunks=None, pathsend=False, leaves=False):
+    """Send one request to an ASGI application; ``target`` is the raw path and query.
+
+    A client that ``leaves`` does so before the end of its body.
+    """
     raw = target if isinstance(target, bytes) else target.encode("latin-1")
     raw_path, _, query = raw.partition(b"?")
     answer = Answer()
@@ -107,7 +110,7 @@ def call(app, method, target, *, headers=None, body=b"", chunks=None, pathsend=F
     async def receive():
         if not parts:
             return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts) or leaves}
 
     async def send(message):
         if message["type"] == "http.response.start":

@@ -60,6 +60,12 @@ def test_info_is_of_the_default_branch_or_the_revision(toy):
     assert toy.ask("GET", "/api/kernels/acme/toy/revision/v2").json()["sha"] == toy.v2
 
 
+def test_a_kernel_answers_to_the_name_of_a_model_too(toy):
+    assert toy.ask("GET", "/api/models/acme/toy").json()["sha"] == toy.main
+    answer = toy.ask("GET", "/acme/toy/resolve/v1/run.sh")
+    assert (answer.status, answer.body) == (200, b"echo\n")
+
+
 def test_default_branch_without_main_is_the_highest_version(toy):
     repo = RepoId("acme", "versions")
     for branch in ("v2", "v10", "v9"):
@@ -281,8 +287,11 @@ def test_writes_are_refused_with_a_reason(toy, method, target):
         ("/kernels/acme/none/resolve/v1/run.sh", 404, "RepoNotFound"),
         ("/kernels/acme/toy/resolve/none/run.sh", 404, "RevisionNotFound"),
         ("/kernels/acme/toy/resolve/v1/none", 404, "EntryNotFound"),
-        ("/api/models/acme/toy", 404, "RepoNotFound"),
-        ("/acme/toy/resolve/main/config.json", 404, "RepoNotFound"),
+        ("/api/models/acme/none", 404, "RepoNotFound"),
+        ("/api/models", 404, None),
+        ("/api/datasets/acme/toy", 404, "RepoNotFound"),
+        ("/acme/none/resolve/main/config.json", 404, "RepoNotFound"),
+        ("/acme/toy/resolve/main/config.json", 404, "EntryNotFound"),
         ("/datasets/acme/toy/resolve/main/a", 404, "RepoNotFound"),
         ("/api/agent-harnesses", 404, None),
         ("/", 404, None),

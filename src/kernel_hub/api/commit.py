@@ -1,0 +1,59 @@
+"""``POST /api/kernels/{id}/commit/{branch}``: many operations, one commit."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import anyio
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernel_hub.api.request import (
+    Hub,
+    Writing,
+    base_url,
+    get_flag,
+    get_parameter,
+    get_repo,
+    get_writer,
+    write_body,
+)
+from kernel_hub.api.upload import NO_PULL_REQUESTS
+from kernel_hub.errors import ReadOnlyError
+from kernel_hub.service.operations import BODY_LIMIT, read_commit
+from kernel_spec.names import RepoId
+
+# Commits to one repository wait for each other; so many may wait without keeping readers from
+# the threads that serve them.
+AT_ONCE = 8
+_turns = anyio.CapacityLimiter(AT_ONCE)
+
+
+async def create_commit(hub: Hub, request: Request) -> Response:
+    """Take the whole body to disk, then make the commit in one go.
+
+    A client that leaves before the end of its body has changed nothing.
+    """
+    repo, revision = get_repo(request), get_parameter(request, "revision")
+    writing = get_writer(hub, request, repo)
+    if get_flag(request, "create_pr"):
+        raise ReadOnlyError(NO_PULL_REQUESTS)
+    # Before the body: what has no branch needs no bytes.
+    await run_in_threadpool(writing.publisher.get_head, repo, revision)
+    with writing.publisher.uploads.commit_folder(repo) as folder:
+        body = folder / "body"
+        with body.open("wb") as stream:
+            await write_body(request, stream.write, limit=BODY_LIMIT)
+        work = partial(_commit, writing, repo, revision, folder)
+        commit = await anyio.to_thread.run_sync(work, limiter=_turns)
+    url = f"{base_url(hub, request)}/kernels/{repo}/commit/{commit}"
+    return JSONResponse({"success": True, "commitOid": commit, "commitUrl": url, "hookOutput": ""})
+
+
+def _commit(writing: Writing, repo: RepoId, revision: str, folder: Path) -> str:
+    # Numbers of lines, hashes and "body" do not meet as names.
+    with (folder / "body").open("rb") as body:
+        wanted = read_commit(body, folder)
+    return writing.publisher.commit(repo, revision, wanted, folder)

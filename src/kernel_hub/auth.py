@@ -1,0 +1,211 @@
+"""Who may write: tokens, of which a file keeps the hashes, and the signatures of upload URLs.
+
+The file is TOML, for people to read and edit::
+
+    [[token]]
+    name = "ci"
+    sha256 = "<64 hex digits: the hash of the token>"
+    owners = ["acme"]
+
+Whoever holds the token may write every repository of these owners. Taking the entry out of the
+file takes the right away, at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+import tempfile
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from kernel_hub.errors import TokenFileError
+from kernel_spec.errors import FormatError
+from kernel_spec.names import parse_repo_id
+
+# A prefix lets scanners of secrets find one that was committed by mistake.
+PREFIX = "khub_"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_HEAD = "# Who may write to this hub; made by kernel-hub add-token. To take a right away, delete its entry.\n"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """The right to write.
+
+    Attributes:
+        name: what the holder is called.
+        sha256: the hash of the secret, hex.
+        owners: whose repositories may be written.
+    """
+
+    name: str
+    sha256: str
+    owners: frozenset[str]
+
+
+class TokenFile:
+    """The tokens in a file, read anew whenever it was written."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._lock = Lock()
+        self._known: tuple[tuple[int, ...], tuple[Token, ...]] | None = None
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token of a secret, or None.
+
+        Raises:
+            TokenFileError: the file cannot be used.
+        """
+        found = hash_secret(secret)
+        # Each is compared, and in constant time: how long it takes tells nothing.
+        fitting = [each for each in self.read() if hmac.compare_digest(each.sha256, found)]
+        return fitting[0] if fitting else None
+
+    def read(self) -> tuple[Token, ...]:
+        """Return the tokens.
+
+        Raises:
+            TokenFileError: the file cannot be used.
+        """
+        with self._lock:
+            try:
+                status = self.place.stat()
+            except OSError as err:
+                raise TokenFileError(f"{self.place}: cannot be read ({err.strerror})") from err
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise TokenFileError(
+                    f"{self.place}: others may write to it, and so give themselves rights; "
+                    f"run: chmod 600 {self.place}"
+                )
+            stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if self._known is None or self._known[0] != stamp:
+                self._known = (stamp, read_tokens(self.place))
+            return self._known[1]
+
+
+def read_tokens(place: Path) -> tuple[Token, ...]:
+    """Read a file of tokens.
+
+    Raises:
+        TokenFileError: naming all that is wrong with it.
+    """
+    try:
+        document = tomllib.loads(place.read_text("utf-8"))
+    except (OSError, ValueError) as err:
+        raise TokenFileError(f"{place}: {err}") from err
+    faults: list[str] = []
+    entries = document.get("token", [])
+    if document.keys() - {"token"} or not isinstance(entries, list):
+        faults.append("expected nothing but [[token]] tables")
+        entries = []
+    tokens = [_read_token(entry, f"token {n}", faults) for n, entry in enumerate(entries, 1)]
+    if len({token.name for token in tokens}) < len(tokens):
+        faults.append("two tokens have one name")
+    if faults:
+        raise TokenFileError("\n".join(f"{place}: {fault}" for fault in faults))
+    return tuple(tokens)
+
+
+def _read_token(entry: Any, where: str, faults: list[str]) -> Token:
+    table: Mapping[str, Any] = entry if isinstance(entry, dict) else {}
+    name, sha256, owners = (table.get(key) for key in ("name", "sha256", "owners"))
+    if table.keys() != {"name", "sha256", "owners"}:
+        faults.append(f"{where}: expected name, sha256 and owners, found {sorted(table)}")
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        faults.append(f"{where}: name: expected letters, digits, '_', '.' and '-'")
+    if not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
+        faults.append(f"{where}: sha256: expected 64 hex digits in small letters")
+    owners = owners if isinstance(owners, list) else []
+    if not owners or not all(isinstance(owner, str) and is_owner(owner) for owner in owners):
+        faults.append(f"{where}: owners: expected a list of owners' names")
+    names = frozenset(owner for owner in owners if isinstance(owner, str))
+    return Token(name=str(name), sha256=str(sha256), owners=names)
+
+
+def is_owner(name: str) -> bool:
+    """Say whether a text can be the owner of repositories."""
+    try:
+        parse_repo_id(f"{name}/x")
+    except FormatError:
+        return False
+    return True
+
+
+def add_token(place: Path, *, name: str, owners: Iterable[str]) -> str:
+    """Add a new token to a file, which is made if it is not there, and return its secret.
+
+    The secret stands nowhere else.
+
+    Raises:
+        TokenFileError: the file cannot be used, the name is taken, or a name cannot be one.
+    """
+    wanted = tuple(dict.fromkeys(owners))
+    faults = [
+        f"--owner {owner}: not the name of an owner" for owner in wanted if not is_owner(owner)
+    ]
+    if _NAME.fullmatch(name) is None:
+        faults.append(f"{name}: expected letters, digits, '_', '.' and '-', at most 63")
+    if faults:
+        raise TokenFileError("\n".join(faults))
+    known = read_tokens(place) if place.exists() else ()
+    if any(token.name == name for token in known):
+        raise TokenFileError(
+            f"{place}: has a token {name}; delete its entry first, or choose another name"
+        )
+    secret = PREFIX + secrets.token_urlsafe(32)
+    listed = ", ".join(f'"{owner}"' for owner in wanted)
+    entry = f'\n[[token]]\nname = "{name}"\nsha256 = "{hash_secret(secret)}"\nowners = [{listed}]\n'
+    text = place.read_text("utf-8") if place.exists() else _HEAD
+    try:
+        _write_private(place, text + entry)
+    except OSError as err:
+        raise TokenFileError(f"{place}: cannot be written ({err.strerror})") from err
+    return secret
+
+
+def _write_private(place: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(place)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def hash_secret(secret: str) -> str:
+    """Return what the file keeps of a secret. It has 256 random bits, so one round is enough."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Signer:
+    """Signs upload URLs, since the clients send no token with the bytes of large files.
+
+    The key lives as long as the process: after a restart a client asks for URLs again.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def sign(self, *parts: str) -> str:
+        """Return the signature of an action: what, where, how large, until when."""
+        message = "\0".join(parts).encode()
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
+
+    def is_signed(self, signature: str, *parts: str) -> bool:
+        """Say whether the signature is ours and of this very action."""
+        return hmac.compare_digest(signature.encode("utf-8", "replace"), self.sign(*parts).encode())

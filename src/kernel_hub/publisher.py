@@ -1,0 +1,258 @@
+"""The story of a write: right branch, operations applied, bytes found, one commit onto its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import assert_never
+
+from kernel_hub.errors import (
+    EntryNotFoundError,
+    MovedError,
+    RequestError,
+    RevisionNotFoundError,
+    TakenError,
+)
+from kernel_hub.service.catalogue import Catalogue
+from kernel_hub.service.operations import (
+    AddFile,
+    AddLarge,
+    CommitRequest,
+    DeleteFile,
+    DeleteFolder,
+    Operation,
+)
+from kernel_hub.service.revision import HEADS
+from kernel_hub.service.snapshot import Snapshot
+from kernel_hub.store.uploads import Uploads
+from kernel_spec import directory, refs
+from kernel_spec.directory import DirectoryHub
+from kernel_spec.errors import ConflictError, FormatError
+from kernel_spec.names import RepoId
+from kernel_spec.refs import DEFAULT_BRANCH, RefKind
+from kernel_spec.wire import TreeFile
+
+# A commit that names no parent is built anew on what others have committed meanwhile.
+ATTEMPTS = 50
+
+
+Content = TreeFile | AddFile | AddLarge
+
+
+class Publisher:
+    """Writes to the repositories of a directory hub; each method is one transaction."""
+
+    def __init__(self, hub: DirectoryHub, catalogue: Catalogue, uploads: Uploads) -> None:
+        self._hub = hub
+        self._catalogue = catalogue
+        self.uploads = uploads
+
+    def create_repository(self, repo: RepoId) -> None:
+        """Make a repository with an empty ``main``.
+
+        Raises:
+            TakenError: it is there.
+        """
+        if directory.has_repository(self._hub, repo):
+            raise TakenError(f"The repository {repo} exists.")
+        refs.create_repository(self._hub, repo)
+
+    def create_ref(self, repo: RepoId, kind: RefKind, name: str, revision: str | None) -> None:
+        """Set a new branch or tag at a revision; None is the default branch.
+
+        Raises:
+            RepositoryNotFoundError, RevisionNotFoundError: there is no such thing.
+            RequestError: the name cannot be one.
+            TakenError: there is one of that name.
+        """
+        self.refuse_plain(repo)
+        commit = self._catalogue.get_snapshot(repo, revision).commit
+        try:
+            refs.create_ref(self._hub, repo, kind, name, commit)
+        except FormatError as err:
+            raise RequestError(str(err)) from err
+        except ConflictError as err:
+            raise TakenError(str(err)) from err
+
+    def delete_ref(self, repo: RepoId, kind: RefKind, name: str) -> None:
+        """Take a branch or tag away.
+
+        Raises:
+            RepositoryNotFoundError, RevisionNotFoundError: there is no such thing.
+            RequestError: it is ``main``, which every repository has.
+        """
+        self.refuse_plain(repo)
+        if kind is RefKind.BRANCH and name == DEFAULT_BRANCH:
+            raise RequestError(f"{repo}: the branch {DEFAULT_BRANCH} cannot be deleted.")
+        try:
+            refs.delete_ref(self._hub, repo, kind, name)
+        except (FileNotFoundError, FormatError) as err:
+            raise RevisionNotFoundError(repo, name) from err
+
+    def refuse_plain(self, repo: RepoId) -> None:
+        """Refuse a repository that has no versions: it is a folder that people edit.
+
+        Raises:
+            RepositoryNotFoundError: there is no such repository.
+            RequestError: it is such a folder.
+        """
+        self._catalogue.read_refs(repo)
+        if not directory.is_versioned(directory.repository_path(self._hub, repo)):
+            raise RequestError(
+                f"{repo} is a plain folder on this hub, without versions: it is written to there."
+            )
+
+    def get_head(self, repo: RepoId, revision: str) -> str:
+        """Return where a branch is that can be committed to.
+
+        Raises:
+            RepositoryNotFoundError, RevisionNotFoundError: there is no such branch.
+            RequestError: the repository has no versions.
+        """
+        self.refuse_plain(repo)
+        name = revision.removeprefix(HEADS)
+        for ref in self._catalogue.read_refs(repo).branches:
+            if ref.name == name:
+                return ref.commit
+        raise RevisionNotFoundError(repo, revision)
+
+    def commit(self, repo: RepoId, revision: str, request: CommitRequest, folder: Path) -> str:
+        """Write one commit onto a branch and return its id.
+
+        Without a parent in the request the commit goes on top of whatever is there. The same request
+        again, with the same parent, gives the same commit.
+
+        Args:
+            repo: the repository.
+            revision: the branch.
+            request: what to do.
+            folder: a place for links to large files while this is under way.
+
+        Raises:
+            RepositoryNotFoundError, RevisionNotFoundError: there is no such branch.
+            EntryNotFoundError: what should go is not there.
+            MovedError: the branch is not at the parent.
+            RequestError: the files cannot stand in one commit, or bytes are missing.
+        """
+        branch = revision.removeprefix(HEADS)
+        for _ in range(ATTEMPTS):
+            head = self.get_head(repo, branch)
+            base = self._get_base(repo, branch, head, request.parent)
+            contents = apply_operations(base, request.operations)
+            self._check_paths(contents, branch)
+            files = {
+                path: self._find_bytes(repo, base, path, content, folder)
+                for path, content in contents.items()
+            }
+            try:
+                commit = directory.publish(
+                    self._hub, repo, files, branch=branch, parent=base.commit
+                )
+            except ConflictError as err:
+                if request.parent is not None:
+                    raise MovedError(str(err)) from err
+                continue
+            self._tidy(repo, request.operations)
+            return commit
+        raise MovedError(f"{repo}: the branch {branch} moves too fast to commit to; try again.")
+
+    def find_large(self, repo: RepoId, sha256: str) -> tuple[Snapshot, TreeFile] | None:
+        """Find a file of that hash in what the branches and tags hold."""
+        found = self._catalogue.read_refs(repo)
+        for commit in dict.fromkeys(ref.commit for ref in (*found.branches, *found.tags)):
+            snapshot = self._catalogue.get_snapshot(repo, commit)
+            for file in snapshot.stored.values():
+                if file.sha256 == sha256:
+                    return snapshot, file
+        return None
+
+    def _get_base(self, repo: RepoId, branch: str, head: str, parent: str | None) -> Snapshot:
+        """Return the commit that is built on: the parent, also where a retry comes after its success."""
+        base = self._catalogue.get_snapshot(repo, head)
+        if parent is None or parent == head:
+            return base
+        if base.parent == parent:
+            return self._catalogue.get_snapshot(repo, parent)
+        raise MovedError(
+            f"{repo}: the branch {branch} is at {head}, not at the parent {parent[:40]}; "
+            "somebody else has published: look at the branch and commit again."
+        )
+
+    def _check_paths(self, contents: Mapping[str, Content], branch: str) -> None:
+        try:
+            directory.check_names(contents, (branch,))
+        except FormatError as err:
+            raise RequestError(str(err)) from err
+
+    def _find_bytes(
+        self, repo: RepoId, base: Snapshot, path: str, content: Content, folder: Path
+    ) -> Path | TreeFile:
+        match content:
+            case TreeFile():
+                return content
+            case AddFile():
+                return content.place
+            case AddLarge():
+                held = base.stored.get(path)
+                if held is not None and held.sha256 == content.sha256:
+                    return held
+                return self._find_large_bytes(repo, content, folder)
+            case _:
+                assert_never(content)
+
+    def _find_large_bytes(self, repo: RepoId, content: AddLarge, folder: Path) -> Path:
+        place = folder / content.sha256
+        if place.exists() or self.uploads.claim(repo, content.sha256, place):
+            if content.size is not None and place.stat().st_size != content.size:
+                raise RequestError(f"{content.path}: size: expected {place.stat().st_size}.")
+            return place
+        found = self.find_large(repo, content.sha256)
+        if found is None:
+            raise RequestError(
+                f"{content.path}: no bytes with the sha256 {content.sha256} were uploaded to {repo}; "
+                "upload the file, then commit again."
+            )
+        snapshot, file = found
+        bytes_or_place = self._catalogue.get_content(snapshot, file.path)[1]
+        if isinstance(bytes_or_place, Path):
+            return bytes_or_place
+        place.write_bytes(bytes_or_place)
+        return place
+
+    def _tidy(self, repo: RepoId, operations: tuple[Operation, ...]) -> None:
+        for operation in operations:
+            if isinstance(operation, AddLarge):
+                self.uploads.discard(repo, operation.sha256)
+        self.uploads.sweep(repo)
+
+
+def apply_operations(base: Snapshot, operations: tuple[Operation, ...]) -> dict[str, Content]:
+    """Return what a commit holds after its operations, each applied to what those before left.
+
+    Raises:
+        EntryNotFoundError: a file or folder that should go is not there.
+    """
+    contents: dict[str, Content] = dict(base.stored)
+    for operation in operations:
+        match operation:
+            case AddFile() | AddLarge():
+                contents[operation.path] = operation
+            case DeleteFile():
+                if contents.pop(operation.path, None) is None:
+                    raise _missing(base, operation.path, "file")
+            case DeleteFolder():
+                below = [path for path in contents if path.startswith(f"{operation.path}/")]
+                if not below:
+                    raise _missing(base, operation.path, "folder")
+                for path in below:
+                    del contents[path]
+            case _:
+                assert_never(operation)
+    return contents
+
+
+def _missing(base: Snapshot, path: str, kind: str) -> EntryNotFoundError:
+    # Clients look for these words, to explain what a folder needs.
+    error = EntryNotFoundError(base.repo, base.commit, path, kind=kind)
+    error.args = (f"A file with this name doesn't exist: {error}",)
+    return error

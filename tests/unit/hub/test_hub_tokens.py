@@ -1,0 +1,121 @@
+"""Who may write: the file of tokens, and the command that adds to it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from kernel_hub.auth import Signer, TokenFile, add_token, hash_secret, read_tokens
+from kernel_hub.cli import cli
+from kernel_hub.errors import TokenFileError
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "tokens.toml"
+
+
+def test_the_file_has_the_hash_and_not_the_secret(place):
+    secret = add_token(place, name="ci", owners=["acme", "ml"])
+    assert secret.startswith("khub_")
+    assert len(secret) > 40
+    assert secret not in place.read_text()
+    assert place.stat().st_mode & 0o777 == 0o600
+    token = TokenFile(place).find(secret)
+    assert (token.name, token.owners) == ("ci", {"acme", "ml"})
+    assert TokenFile(place).find(secret + "x") is None
+    assert TokenFile(place).find(token.sha256) is None, "the hash is no key"
+
+
+def test_tokens_are_added_and_taken_away_while_the_hub_runs(place):
+    first = add_token(place, name="one", owners=["acme"])
+    tokens = TokenFile(place)
+    assert tokens.find(first)
+    second = add_token(place, name="two", owners=["acme"])
+    assert tokens.find(second).name == "two"
+    assert tokens.find(first).name == "one"
+    text = place.read_text()
+    place.write_text(text[: text.index("[[token]]")])
+    assert tokens.find(first) is None
+    assert tokens.find(second) is None
+
+
+def test_a_broken_file_lets_nobody_in(place):
+    secret = add_token(place, name="one", owners=["acme"])
+    tokens = TokenFile(place)
+    assert tokens.find(secret)
+    place.write_text(place.read_text() + "[[token")
+    with pytest.raises(TokenFileError, match=r"tokens\.toml"):
+        tokens.find(secret)
+    place.unlink()
+    with pytest.raises(TokenFileError, match="cannot be read"):
+        tokens.find(secret)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX modes")
+def test_a_file_that_others_may_write_is_refused(place):
+    add_token(place, name="one", owners=["acme"])
+    place.chmod(0o620)
+    with pytest.raises(TokenFileError, match="chmod 600"):
+        TokenFile(place).read()
+
+
+def test_every_fault_of_the_file_is_named(place):
+    place.write_text(
+        f"""
+[[token]]
+name = "a b"
+sha256 = "x"
+owners = []
+[[token]]
+name = "twin"
+sha256 = "{"0" * 64}"
+owners = ["acme"]
+admin = true
+[[token]]
+name = "twin"
+sha256 = "{"0" * 64}"
+owners = ["../x"]
+"""
+    )
+    with pytest.raises(TokenFileError) as caught:
+        read_tokens(place)
+    message = str(caught.value)
+    for part in ("token 1: name", "token 1: sha256", "token 1: owners", "token 2: expected"):
+        assert part in message
+    assert "token 3: owners" in message
+    assert "two tokens have one name" in message
+
+
+@pytest.mark.parametrize(("name", "owner"), [("", "acme"), ("a b", "acme"), ("x", "../y")])
+def test_names_that_cannot_be(place, name, owner):
+    with pytest.raises(TokenFileError):
+        add_token(place, name=name, owners=[owner])
+    assert not place.exists()
+
+
+def test_a_name_is_given_once(place):
+    add_token(place, name="ci", owners=["acme"])
+    before = place.read_bytes()
+    with pytest.raises(TokenFileError, match="has a token ci"):
+        add_token(place, name="ci", owners=["acme"])
+    assert place.read_bytes() == before
+
+
+def test_the_command_prints_the_token_once(place):
+    done = CliRunner().invoke(cli, ["add-token", str(place), "ci", "--owner", "acme"])
+    assert done.exit_code == 0
+    [token] = read_tokens(place)
+    assert hash_secret(done.output.strip()) == token.sha256
+    assert CliRunner().invoke(cli, ["add-token", str(place), "x"]).exit_code == 2
+
+
+def test_a_signature_is_for_one_action(place):
+    signer = Signer()
+    good = signer.sign("put", "acme/toy", "a" * 64, "5", "100")
+    assert signer.is_signed(good, "put", "acme/toy", "a" * 64, "5", "100")
+    assert not signer.is_signed(good, "put", "acme/toy", "a" * 64, "51", "00")
+    assert not signer.is_signed("é", "put", "acme/toy", "a" * 64, "5", "100")
+    assert not Signer().is_signed(good, "put", "acme/toy", "a" * 64, "5", "100")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import ExitStack
 
 import peers
 import pytest
+
+# A shell starts what it puts in the background with interrupts ignored, and a child inherits that:
+# the processes that tests interrupt would never hear of it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 from kernel_builder import import_probe
 from kernel_builder.check.registered import Registered, RegisteredOp
 from kernel_builder.errors import CommandError, ImportCheckError
-from kernel_builder.process import run
+from kernel_builder.sandbox import OPEN, Sandbox, View, run_confined
 from kernel_builder.settings import Settings
 
 _SECONDS = 300
@@ -47,6 +47,7 @@ def check_import(
     schemas: Iterable[str] = (),
     preload: Iterable[Path] = (),
     settings: Settings,
+    sandbox: Sandbox = OPEN,
 ) -> ImportAnswer:
     """Load a variant's library, and import the variant, in new, isolated Pythons.
 
@@ -58,6 +59,7 @@ def check_import(
         schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
         settings: the environment of programs.
+        sandbox: what keeps the kernel's code from the network and the user's files.
 
     Raises:
         ImportCheckError: with all that the process said.
@@ -78,8 +80,16 @@ def check_import(
         asked = Path(scratch) / "request.json"
         asked.write_text(json.dumps(request))
         probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
+        seen = [directory, *preload, Path(import_probe.__file__), *_python_places()]
         try:
-            run(probe, cwd=directory, variables=settings.variables, timeout=_SECONDS)
+            run_confined(
+                probe,
+                sandbox=sandbox,
+                view=View(readable=tuple(seen), writable=(Path(scratch),), gpu=True),
+                cwd=directory,
+                variables=settings.variables,
+                timeout=_SECONDS,
+            )
         except CommandError as err:
             if err.finished.code != import_probe.LACKING:
                 raise _describe(directory, err) from err
@@ -108,6 +118,13 @@ def _read_registered(found: dict[str, Any] | None) -> Registered | None:
         for name, op in found["ops"].items()
     }
     return Registered(ops=ops, dangling=frozenset(found["dangling"]), parsed=found["parsed"])
+
+
+def _python_places() -> list[Path]:
+    """Return the directories of this Python, its packages and the loader."""
+    places = [sys.prefix, sys.base_prefix, *(path for path in sys.path if path)]
+    places += [found for found in [_find_loader()] if found is not None]
+    return [Path(place) for place in dict.fromkeys(places) if Path(place).exists()]
 
 
 def _find_loader() -> str | None:

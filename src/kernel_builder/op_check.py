@@ -11,6 +11,7 @@ from kernel_builder.import_check import check_import
 from kernel_builder.plan import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
+from kernel_builder.sandbox import OPEN, Sandbox
 from kernel_builder.settings import Settings
 
 
@@ -21,6 +22,7 @@ def check_ops(
     *,
     stage: Path,
     settings: Settings,
+    sandbox: Sandbox = OPEN,
 ) -> str | None:
     """Import a variant, and compare the ops that it registers with its sources.
 
@@ -30,6 +32,7 @@ def check_ops(
         environment: what it was built with; None where it has no machine code.
         stage: the staged sources.
         settings: where results are kept, and the environment of programs.
+        sandbox: what keeps the kernel's code from the network and the user's files.
 
     Returns:
         None; or what is not installed here, so that the import itself proves nothing. The library
@@ -52,6 +55,7 @@ def check_ops(
         preload=[environment.cuda.cudart] if environment and environment.cuda else [],
         depends=build.python_depends,
         settings=settings,
+        sandbox=sandbox,
     )
     if library is not None and answer.library is not None:
         kinds = {unit.backend for unit in build.units if unit.component is not None}

@@ -222,7 +222,14 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
-    unknown = check_ops(made, job.build, environment, stage=scratch / "src", settings=job.settings)
+    unknown = check_ops(
+        made,
+        job.build,
+        environment,
+        stage=scratch / "src",
+        settings=job.settings,
+        sandbox=sandbox,
+    )
     digest, size = digest_directory(made)
     remove_leftovers(job.target)
     install_variant(made, job.target)

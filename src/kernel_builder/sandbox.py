@@ -17,7 +17,18 @@ from kernel_builder.settings import SandboxMode, Settings
 
 # What makes the machine: compilers, their libraries, and how the dynamic loader finds those.
 _SYSTEM = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
+    *(
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/opt/rocm",
+        "/nix/store",
+        "/gnu/store",
+    ),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
 )
 _DEVICE_FILES = ("null", "zero", "full", "random", "urandom")

@@ -1,0 +1,215 @@
+"""What a kernel's layer must be like to stand for a model's: signature, attributes, no state.
+
+Only ``forward`` of the kernel's layer is used: it is called with the model's layer as ``self``, by callers
+who know the forward that it replaces. What would go wrong then is found here, by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from inspect import Parameter
+from types import MappingProxyType
+from typing import Any
+
+Forward = Callable[..., Any]
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+def find_layer_faults(layer: object) -> tuple[str, ...]:
+    """Say why a kernel's layer can stand for no layer at all; empty where it can."""
+    from torch import nn
+
+    if not inspect.isclass(layer) or not issubclass(layer, nn.Module):
+        return (f"expected a subclass of torch.nn.Module, found {layer!r}",)
+    if layer.__init__ is not nn.Module.__init__:
+        return (
+            f"{layer.__name__} has an __init__ of its own, so its forward relies on more than the "
+            "layer that it is put into has",
+        )
+    return ()
+
+
+def find_missing_attributes(forward: Forward, module: Any) -> tuple[str, ...]:
+    """Return the attributes of ``self`` that a forward always reads and a module lacks, sorted.
+
+    What is read under a condition does not count: a kernel may look for an attribute before it
+    uses it.
+    """
+    return tuple(sorted(name for name in needed_attributes(forward) if not hasattr(module, name)))
+
+
+@functools.lru_cache(maxsize=1024)
+def find_signature_faults(kernel: Forward, original: Forward) -> tuple[str, ...]:
+    """Say where calls that the original forward takes would fail, or mean something else.
+
+    The first argument after ``self`` may have another name (see :func:`find_renamed`), and further
+    arguments with defaults do no harm.
+    """
+    signatures = _signatures(kernel, original)
+    if signatures is None:
+        return ()
+    return tuple(_compare(*signatures))
+
+
+@functools.lru_cache(maxsize=1024)
+def find_renamed(kernel: Forward, original: Forward) -> Mapping[str, str]:
+    """Return the kernel's name of each argument that the original calls otherwise."""
+    signatures = _signatures(kernel, original)
+    if signatures is None:
+        return _NO_NAMES
+    ours, theirs = (_positional(each) for each in signatures)
+    if not ours or not theirs or ours[0].name == theirs[0].name:
+        return _NO_NAMES
+    if theirs[0].kind is Parameter.POSITIONAL_ONLY:
+        return _NO_NAMES
+    return MappingProxyType({theirs[0].name: ours[0].name})
+
+
+@functools.lru_cache(maxsize=1024)
+def needed_attributes(forward: Forward) -> frozenset[str]:
+    """Read off the source of a forward which attributes of ``self`` it reads in every call."""
+    try:
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(forward)))
+        [function] = ast.parse(source).body
+    except (OSError, SyntaxError, TypeError, ValueError):
+        return frozenset()
+    if not isinstance(function, ast.FunctionDef):
+        return frozenset()
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    if not arguments:
+        return frozenset()
+    own = arguments[0].arg
+    stored = {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    }
+    reads = {
+        node.attr
+        for expression in _unconditional(function.body)
+        for node in _evaluated(expression)
+        if isinstance(node.value, ast.Name) and node.value.id == own
+    }
+    # Inside a class Python gives names that begin with two underscores another name.
+    return frozenset(name for name in reads - stored if not name.startswith("__"))
+
+
+def _signatures(
+    kernel: Forward, original: Forward
+) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]] | None:
+    try:
+        return _without_self(kernel), _without_self(original)
+    except (TypeError, ValueError):  # functions in C that do not tell
+        return None
+
+
+def _without_self(forward: Forward) -> tuple[Parameter, ...]:
+    parameters = tuple(inspect.signature(forward).parameters.values())
+    is_self = bool(parameters) and parameters[0].kind in _POSITIONAL
+    return parameters[1:] if is_self else parameters
+
+
+def _positional(parameters: tuple[Parameter, ...]) -> list[Parameter]:
+    return [each for each in parameters if each.kind in _POSITIONAL]
+
+
+def _compare(kernel: tuple[Parameter, ...], original: tuple[Parameter, ...]) -> Iterator[str]:
+    ours, theirs = _positional(kernel), _positional(original)
+    by_name = {each.name: each for each in kernel if each.kind is not Parameter.POSITIONAL_ONLY}
+    kinds = {each.kind for each in kernel}
+    for index, their in enumerate(theirs):
+        if index < len(ours):
+            yield from _compare_at(index, ours[index], their, by_name)
+        elif Parameter.VAR_POSITIONAL not in kinds:
+            yield f"the kernel takes no argument {their.name!r}"
+    for their in original:
+        match their.kind:
+            case Parameter.KEYWORD_ONLY:
+                if (our := by_name.get(their.name)) is not None:
+                    yield from _compare_defaults(our, their)
+                elif Parameter.VAR_KEYWORD not in kinds:
+                    yield f"the kernel takes no argument {their.name!r}"
+            case Parameter.VAR_POSITIONAL | Parameter.VAR_KEYWORD if their.kind not in kinds:
+                stars = "*" if their.kind is Parameter.VAR_POSITIONAL else "**"
+                yield f"the kernel takes no {stars}{their.name}"
+    given = {each.name for each in original}
+    for our in [*ours[len(theirs) :], *(p for p in kernel if p.kind is Parameter.KEYWORD_ONLY)]:
+        if our.default is Parameter.empty and our.name not in given:
+            yield f"the kernel needs an argument {our.name!r} that the layer does not have"
+
+
+def _compare_at(
+    index: int, our: Parameter, their: Parameter, by_name: Mapping[str, Parameter]
+) -> Iterator[str]:
+    if our.name != their.name:
+        may_differ = their.kind is Parameter.POSITIONAL_ONLY or index == 0
+        if not may_differ or their.name in by_name:
+            yield f"argument {index + 1} is {our.name!r} in the kernel, {their.name!r} in the layer"
+            return
+    elif our.kind is Parameter.POSITIONAL_ONLY and their.kind is not Parameter.POSITIONAL_ONLY:
+        yield f"argument {our.name!r} cannot be given by name in the kernel"
+    yield from _compare_defaults(our, their)
+
+
+def _compare_defaults(our: Parameter, their: Parameter) -> Iterator[str]:
+    if their.default is Parameter.empty:
+        return
+    if our.default is Parameter.empty:
+        yield f"argument {our.name!r} has no default in the kernel, {their.default!r} in the layer"
+    elif not _equal(our.default, their.default):
+        yield (
+            f"the default of {our.name!r} is {our.default!r} in the kernel, "
+            f"{their.default!r} in the layer"
+        )
+
+
+def _equal(one: object, other: object) -> bool:
+    return one is other or (type(one) is type(other) and repr(one) == repr(other))
+
+
+def _unconditional(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield what is evaluated whenever a body is, up to where it may be left early."""
+    for statement in body:
+        match statement:
+            case ast.If(test=test) | ast.While(test=test):
+                yield test
+            case ast.For(iter=iterable):
+                yield iterable
+            case ast.Match(subject=subject):
+                yield subject
+            case ast.With(items=items, body=inner):
+                yield from items
+                yield from _unconditional(inner)
+            case ast.Try():
+                pass
+            case _:
+                yield statement
+        if any(isinstance(node, ast.Return | ast.Raise) for node in ast.walk(statement)):
+            return
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.Attribute]:
+    """Yield the attributes that an expression reads whatever its values are."""
+    match node:
+        case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return
+        case ast.BoolOp(values=[first, *_]):
+            children: list[ast.AST] = [first]
+        case ast.IfExp(test=test):
+            children = [test]
+        case ast.Compare(left=left, comparators=[second, *_]):
+            children = [left, second]
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            children = [node.generators[0].iter]
+        case _:
+            children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        yield node
+    for child in children:
+        yield from _evaluated(child)

@@ -1,0 +1,114 @@
+"""Keeps measured times for later processes: one file per kernel layer, original, device and mode.
+
+``$XDG_STATE_HOME/kernels/measured/<hash>.json``::
+
+    {"format": 1, "what": {...}, "microseconds": {"float16 256x4096": [6.1, 58.8]}}
+
+The hash is that of ``what``: the content of the kernel's variant and of the original's source, the
+device, torch's version. A file that cannot be read or written only costs a new measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_spec.document import UNREADABLE, read_plain
+from kernels.store import write_whole
+
+FORMAT = 1
+FOLDER = "measured"
+
+
+class Timing(NamedTuple):
+    """Median microseconds of a call of the kernel and of the original."""
+
+    kernel_us: float
+    original_us: float
+
+    @property
+    def is_kernel_faster(self) -> bool:
+        """Whether the kernel is at least as fast."""
+        return self.kernel_us <= self.original_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingsFile:
+    """Where the times of one kernel layer against one original are kept; no path keeps none."""
+
+    path: Path | None
+    what: Mapping[str, str]
+
+    def read(self) -> dict[str, Timing]:
+        """Return what was measured before; nothing where the file cannot be used."""
+        if self.path is None:
+            return {}
+        try:
+            document = json.loads(read_plain(self.path))
+            if document["format"] != FORMAT or document["what"] != dict(self.what):
+                return {}
+            return {
+                str(shape): Timing(float(ours), float(theirs))
+                for shape, (ours, theirs) in document["microseconds"].items()
+            }
+        except UNREADABLE:
+            return {}
+
+    def add(self, shape: str, timing: Timing) -> None:
+        """Add a measurement to what other processes may have added meanwhile."""
+        if self.path is None:
+            return
+        timings = {**self.read(), shape: timing}
+        document = {
+            "format": FORMAT,
+            "what": dict(self.what),
+            "microseconds": {
+                name: [round(number, 3) for number in each]
+                for name, each in sorted(timings.items())
+            },
+        }
+        try:
+            write_whole(self.path, json.dumps(document, indent=1).encode() + b"\n")
+        except OSError:
+            return
+
+
+def find_timings_file(
+    state: Path, *, variant: str | None, layer: str, original: Callable[..., Any], facts: str
+) -> TimingsFile:
+    """Name the file for a kernel layer and an original.
+
+    Args:
+        state: the user's state directory.
+        variant: the content of the kernel's variant; where it is unknown nothing is kept.
+        layer: the name of the kernel's layer.
+        original: the forward that it may stand for.
+        facts: the device and the mode.
+    """
+    import torch
+
+    what = {
+        "variant": variant or "",
+        "layer": layer,
+        "original": _identify(original),
+        "where": f"{facts}, torch {torch.__version__}",
+    }
+    name = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
+    path = state / FOLDER / f"{name}.json" if variant else None
+    return TimingsFile(path=path, what=what)
+
+
+def _identify(function: Callable[..., Any]) -> str:
+    plain = inspect.unwrap(function)
+    try:
+        source = inspect.getsource(plain)
+    except (OSError, TypeError):
+        source = ""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    name = getattr(plain, "__qualname__", type(plain).__name__)
+    return f"{getattr(plain, '__module__', '')}.{name} {digest}"

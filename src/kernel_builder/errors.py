@@ -6,6 +6,7 @@ KernelError (kernel_spec)            exit code 1
 ├── ScaffoldError                    exit code 2: ``init`` cannot write what was asked for
 ├── ArchError                        exit code 2: no device architecture is left to compile
 ├── SelectionError (ValueError)      exit code 2: no such backend or variant in the plan
+├── ExportError                      exit code 2: the files of other tools cannot be written or removed
 ├── UploadError                      what lies in ``build/`` cannot be published
 └── BuilderError                     the head of what the build itself raises
     ├── CommandError                 a program failed; .finished holds its command and output
@@ -96,6 +97,10 @@ class SelectionError(UsageError):
 
 class ArchError(UsageError):
     """Of the architectures of a component, the toolkit compiles none."""
+
+
+class ExportError(UsageError):
+    """The files of CMake and setuptools cannot be written or removed as it was asked for."""
 
 
 class UploadError(KernelError):

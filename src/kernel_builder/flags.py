@@ -14,7 +14,7 @@ from kernel_builder.units import CompileUnit, needs_device_compiler
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
-_CXX20_SINCE = MajorMinor(2, 12)
+CXX20_SINCE = MajorMinor(2, 12)
 # Python 3.9 and later: every library is one file for all of them.
 _LIMITED_API = "0x03090000"
 
@@ -115,7 +115,7 @@ def _for_host(flags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _standard(environment: Environment) -> str:
-    return "c++20" if environment.torch.build.release >= _CXX20_SINCE else "c++17"
+    return "c++20" if environment.torch.build.release >= CXX20_SINCE else "c++17"
 
 
 def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:

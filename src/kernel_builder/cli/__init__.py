@@ -11,6 +11,8 @@ _VERBS = {
     "check-config": "kernel_builder.cli.check_config:check_config",
     "build": "kernel_builder.cli.build:build",
     "check": "kernel_builder.cli.check:check",
+    "create-pyproject": "kernel_builder.cli.export:create_pyproject",
+    "clean-pyproject": "kernel_builder.cli.export:clean_pyproject",
     "upload": "kernel_builder.cli.upload:upload",
 }
 
@@ -31,7 +33,11 @@ def build2cmake() -> None:
     run(
         LazyGroup(
             "build2cmake",
-            verbs={"validate": "kernel_builder.cli.check_config:validate"},
+            verbs={
+                "validate": "kernel_builder.cli.check_config:validate",
+                "generate-torch": "kernel_builder.cli.export:generate_torch",
+                "clean": "kernel_builder.cli.export:clean",
+            },
             help="Tools around build.toml. kernel-builder has the rest.",
         )
     )

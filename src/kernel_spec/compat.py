@@ -80,6 +80,10 @@ def decide(
             of any other than the system's own no version is known.
     """
     offered = _judged_backend(system, backend)
+    # What a reason calls the backend that does not fit.
+    found = f"this system has {offered}"
+    if offered is not system.backend:
+        found = f"backend={offered.kind.value!r} was asked for (this system has {system.backend})"
     accepted: list[Accepted] = []
     rejected: list[Rejected] = []
     for name in sorted(set(names)):
@@ -88,7 +92,7 @@ def decide(
         except VariantNameError as err:
             rejected.append(Rejected(name, None, (Reason("unknown-form", str(err)),)))
             continue
-        reasons = tuple(_reasons(system, offered, variant))
+        reasons = tuple(_reasons(system, offered, found, variant))
         if reasons:
             rejected.append(Rejected(name, variant, reasons))
         else:
@@ -125,10 +129,10 @@ def _rank(accepted: Accepted) -> tuple[int, ...]:
             assert_never(accepted.variant)
 
 
-def _reasons(system: System, offered: Backend, variant: Variant) -> Iterator[Reason]:
+def _reasons(system: System, offered: Backend, found: str, variant: Variant) -> Iterator[Reason]:
     if isinstance(variant, NoarchVariant):
         if variant.backend is not None and variant.backend is not offered.kind:
-            yield Reason("backend", f"runs on {variant.backend}, this system has {offered}")
+            yield Reason("backend", f"runs on {variant.backend}, {found}")
         return
     if system.free_threaded and system.python < _FREE_THREADED_ABI:
         yield Reason(
@@ -140,7 +144,7 @@ def _reasons(system: System, offered: Backend, variant: Variant) -> Iterator[Rea
         yield Reason("cpu", f"built for {variant.cpu}, this system has {system.cpu}")
     yield from _os_reasons(system, variant)
     yield from _framework_reasons(system, variant.framework)
-    yield from _backend_reasons(variant.backend, offered)
+    yield from _backend_reasons(variant.backend, offered, found)
 
 
 def _os_reasons(system: System, variant: ArchVariant) -> Iterator[Reason]:
@@ -208,12 +212,13 @@ def _torch_text(torch: TorchBuild | None) -> str:
     return f"torch {torch.version}" + (", a pre-release" if torch.prerelease else "")
 
 
-def _backend_reasons(built: Backend, offered: Backend) -> Iterator[Reason]:
+def _backend_reasons(built: Backend, offered: Backend, found: str) -> Iterator[Reason]:
     if built.kind is not offered.kind:
-        yield Reason("backend", f"built for {built}, this system has {offered}")
+        yield Reason("backend", f"built for {built}, {found}")
     elif not _fits_toolkit(built, offered):
-        found = offered if offered.version is not None else f"an unknown version of {offered}"
-        yield Reason("backend-version", f"built for {built}, this system has {found}")
+        if offered.version is None:
+            found += f", and no version of {offered.kind} is known"
+        yield Reason("backend-version", f"built for {built}, {found}")
 
 
 def _fits_toolkit(built: Backend, offered: Backend) -> bool:

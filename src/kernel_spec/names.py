@@ -143,7 +143,7 @@ def choose_tag(tags: Iterable[str], version_range: str) -> str:
     """
     from packaging.version import Version
 
-    specifiers = _parse_range(version_range)
+    specifiers = parse_range(version_range)
     candidates = sorted(
         (Version(tag[1:]), tag) for tag in set(tags) if VERSION_TAG.fullmatch(tag) is not None
     )
@@ -157,7 +157,12 @@ def choose_tag(tags: Iterable[str], version_range: str) -> str:
     raise FormatError(f"no tag fits {version_range!r}; available tags: {known}")
 
 
-def _parse_range(text: str) -> SpecifierSet:
+def parse_range(text: str) -> SpecifierSet:
+    """Read a range such as ``>=1.0.0,<2``; a bare ``1.1.2`` means exactly that version.
+
+    Raises:
+        FormatError: it is neither.
+    """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
 

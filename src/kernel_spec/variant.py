@@ -35,6 +35,11 @@ class ArchVariant:
     def __str__(self) -> str:
         return format_variant(self)
 
+    @property
+    def variant_str(self) -> str:
+        """The name, as the published client calls it."""
+        return format_variant(self)
+
 
 @dataclass(frozen=True, slots=True)
 class NoarchVariant:
@@ -43,6 +48,11 @@ class NoarchVariant:
     backend: BackendKind | None
 
     def __str__(self) -> str:
+        return format_variant(self)
+
+    @property
+    def variant_str(self) -> str:
+        """The name, as the published client calls it."""
         return format_variant(self)
 
 

@@ -36,6 +36,7 @@ class Chosen(NamedTuple):
     wanted: Wanted
     installed: VariantDir | None
     have: Mapping[str, bytes]
+    metadata: Metadata
 
 
 def choose_variant(
@@ -61,7 +62,7 @@ def choose_variant(
         found = find_installed(store, wanted.files, settings.state)
         if isinstance(found, VariantDir):
             if judge.accepts(accepted, found.metadata, check_arch=check_arch):
-                return Chosen(wanted=wanted, installed=found, have={})
+                return Chosen(wanted, installed=found, have={}, metadata=found.metadata)
             continue
         if isinstance(found, Damage):
             _report_damage(wanted, found, settings, on_disk=located.on_disk)
@@ -71,7 +72,7 @@ def choose_variant(
         data = fetch_metadata(wanted)
         metadata = _usable_metadata(data, judge, accepted)
         if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
-            return Chosen(wanted=wanted, installed=None, have={FILE_NAME: data or b""})
+            return Chosen(wanted, None, have={FILE_NAME: data or b""}, metadata=metadata)
     raise _nothing_fits(located, judge, settings, backend)
 
 
@@ -81,7 +82,7 @@ def _nothing_fits(
     error = judge.error(_hint(located, settings, backend))
     if settings.offline and isinstance(error, NoVariantError) and "not-cached" in _kinds(error):
         return NotCachedError(
-            str(located.ref.repo), f"HF_HUB_OFFLINE forbids asking a hub. {error}"
+            str(located.ref.repo), f"{settings.offline_cause} forbids asking a hub. {error}"
         )
     return error
 
@@ -107,7 +108,7 @@ def _report_damage(wanted: Wanted, damage: Damage, settings: Settings, *, on_dis
     if settings.offline and not on_disk:
         raise IntegrityError(
             f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
-            "HF_HUB_OFFLINE forbids repairing it from the hub: load it once with the network on, "
+            f"{settings.offline_cause} forbids repairing it from the hub: load it once with the network on, "
             "or copy an undamaged cache here."
         )
     log.logger().warning(

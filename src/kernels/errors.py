@@ -7,6 +7,10 @@
     ├── RepoNotFoundError   (LookupError)      no hub has the repository      .repo_id .hubs
     ├── RevisionNotFoundError (LookupError, ValueError)                       .repo_id .revision
     │   └── VersionNotFoundError               no branch vN                   .versions
+    ├── RedirectError       (LookupError, ValueError) moved in a circle, or to nowhere .repo_id
+    ├── NotLockedError      (LookupError, ValueError) no lock, or it lacks the kernel .repo_id
+    ├── ForbiddenError      (FileNotFoundError) KERNELS_LOAD=never            .repo_id
+    ├── DependencyError     (RuntimeError, ValueError) kernels that need each other, or undeclared
     ├── NoVariantError      (FileNotFoundError) nothing fits this system      .decisions
     ├── NotCachedError      (FileNotFoundError) offline, and not in the cache .repo_id
     ├── NotAKernelError     (FileNotFoundError) a path that holds no kernel   .path
@@ -17,7 +21,10 @@
     ├── ClientTooOldError   (RuntimeError)     metadata of a later client     .needed
     ├── DeviceError         (RuntimeError)     no code for a visible device   .variant
     ├── KernelImportError   (ImportError)      the kernel's own code failed   .path
-    └── OpConflictError     (ImportError)      other bytes under a taken op id .op_id .paths
+    ├── OpConflictError     (ImportError)      other bytes under a taken op id .op_id .paths
+    ├── MappingError        (ValueError)       a mapping of layers that means nothing .faults
+    ├── LayerNotFoundError  (LookupError, ValueError) the kernel has no such layer
+    └── KernelizeError      (ValueError, TypeError) layers cannot take their kernels .faults
 
 The kind in brackets is what callers of the published client already catch:
 ``FileNotFoundError`` means "no build for this system", ``ValueError`` a wrong request.
@@ -29,7 +36,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernel_spec.compat import Accepted, Decision, Rejected
-from kernel_spec.errors import KernelError
+from kernel_spec.errors import Fault, KernelError
 
 
 class SettingsError(KernelError, ValueError):
@@ -67,11 +74,43 @@ class VersionNotFoundError(RevisionNotFoundError):
     """The repository has no branch of that version."""
 
     def __init__(
-        self, repo_id: str, version: int | None, versions: Iterable[int], message: str
+        self, repo_id: str, version: int | str | None, versions: Iterable[int], message: str
     ) -> None:
         self.version = version
         self.versions = tuple(versions)
-        super().__init__(repo_id, "the default" if version is None else f"v{version}", message)
+        asked = f"v{version}" if isinstance(version, int) else version or "the default"
+        super().__init__(repo_id, asked, message)
+
+
+class RedirectError(KernelError, LookupError, ValueError):
+    """A repository says that it has moved, and following that leads nowhere."""
+
+    def __init__(self, repo_id: str, message: str) -> None:
+        self.repo_id = repo_id
+        super().__init__(message)
+
+
+class NotLockedError(KernelError, LookupError, ValueError):
+    """There is no lock file, or it does not name the kernel that was asked for."""
+
+    def __init__(self, repo_id: str, message: str) -> None:
+        self.repo_id = repo_id
+        super().__init__(message)
+
+
+class ForbiddenError(KernelError, FileNotFoundError):
+    """The settings forbid to load any kernel of a hub."""
+
+    def __init__(self, repo_id: str) -> None:
+        self.repo_id = repo_id
+        super().__init__(
+            f"{repo_id} was not loaded: KERNELS_LOAD=never allows no kernel of a hub, only those "
+            "of paths (LOCAL_KERNELS, get_local_kernel)."
+        )
+
+
+class DependencyError(KernelError, RuntimeError, ValueError):
+    """The kernels that a kernel needs cannot be had: a circle, or one that it does not declare."""
 
 
 class NoVariantError(KernelError, FileNotFoundError):
@@ -193,6 +232,32 @@ class OpConflictError(KernelError, ImportError):
             f"{where}. Two libraries of one op id cannot live in one process: "
             "start a new process, or rebuild one of them from its changed sources to get a new id."
         )
+
+
+class MappingError(KernelError, ValueError):
+    """A mapping of layers to kernels with faults, all of which are listed."""
+
+    exit_code = 2
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(["The kernel mapping:", *(f"  {fault}" for fault in faults)]))
+
+
+class LayerNotFoundError(KernelError, LookupError, ValueError):
+    """A kernel has no layer, or no function, of the name that a mapping gives."""
+
+
+class KernelizeError(KernelError, ValueError, TypeError):
+    """Layers of a model cannot take their kernels, or none did; the model is as it was.
+
+    Attributes:
+        faults: for each layer what is wrong.
+    """
+
+    def __init__(self, faults: tuple[Fault, ...], headline: str) -> None:
+        self.faults = faults
+        super().__init__("\n".join([headline, *(f"  {fault}" for fault in faults)]))
 
 
 def describe_decisions(decisions: Iterable[Decision]) -> list[str]:

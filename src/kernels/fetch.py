@@ -61,6 +61,15 @@ def fetch_metadata(wanted: Wanted) -> bytes | None:
 
 def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
     """Yield the bytes of a file; raise at the end, or as soon as there are too many, if they differ."""
+    path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
+    whole = replace(file, path=path)
+    return read_file(wanted.hub, wanted.repo, wanted.commit, whole, str(wanted))
+
+
+def read_file(
+    hub: Hub, repo: RepoId, commit: str, file: TreeFile, what: str | None = None
+) -> Iterator[bytes]:
+    """Yield the bytes of a file of a repository, as :func:`read_verified` does."""
     expected = file.sha256 or file.oid
     actual: _Hash
     if file.sha256 is not None:
@@ -68,8 +77,7 @@ def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
     else:
         actual = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
     size = 0
-    path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
-    for chunk in wanted.hub.read_chunks(wanted.repo, wanted.commit, replace(file, path=path)):
+    for chunk in hub.read_chunks(repo, commit, file):
         size += len(chunk)
         if size > file.size:
             break
@@ -78,8 +86,8 @@ def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
     if size != file.size or actual.hexdigest() != expected:
         found = f"more than {file.size}" if size > file.size else str(size)
         raise IntegrityError(
-            f"{wanted.hub.url} holds other bytes than its listing promises; nothing was installed:\n"
-            f"  {wanted}: {path}: expected {file.size} bytes with hash {expected}, "
+            f"{hub.url} holds other bytes than its listing promises; nothing was installed:\n"
+            f"  {what or repo}: {file.path}: expected {file.size} bytes with hash {expected}, "
             f"found {found} bytes with hash {actual.hexdigest()}\n"
             "Publish the kernel again, or ask who runs the hub."
         )

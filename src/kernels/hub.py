@@ -47,8 +47,8 @@ class Hub(Protocol):
             RevisionNotFoundError: the repository has no such commit.
         """
 
-    def find_commit(self, repo: RepoId, revision: str) -> str | None:
-        """Return the full commit that a text means which is no branch or tag, or None.
+    def find_commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
+        """Return the full commits that a text may mean which is no branch or tag.
 
         Raises:
             RepoNotFoundError: this hub has no such repository.

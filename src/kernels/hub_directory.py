@@ -42,20 +42,19 @@ class FolderHub(NamedTuple):
             self._require(repo)
             try:
                 listing = directory.read_listing(self.directory, repo, commit)
-            except FileNotFoundError as err:
+            except FileNotFoundError:
                 raise RevisionNotFoundError(
                     str(repo), commit, f"{repo} on {self.url} has no commit {commit}."
-                ) from err
+                ) from None
         prefix = f"{below}/" if below else ""
         return tuple(file for file in listing.files if file.path.startswith(prefix))
 
-    def find_commit(self, repo: RepoId, revision: str) -> str | None:
+    def find_commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
         """See :class:`kernels.hub.Hub`."""
         with self._reading():
             self._require(repo)
         trees = self.directory.root / repo.owner / repo.name / "trees"
-        found = [path.stem for path in trees.glob("*.json") if path.stem.startswith(revision)]
-        return found[0] if len(found) == 1 else None
+        return tuple(p.stem for p in trees.glob("*.json") if p.stem.startswith(revision))
 
     def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
         """See :class:`kernels.hub.Hub`."""

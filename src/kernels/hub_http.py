@@ -19,6 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from kernel_spec.document import UNREADABLE
 from kernel_spec.errors import WireError
 from kernel_spec.names import COMMIT, RepoId
 from kernel_spec.wire import (
@@ -38,6 +39,8 @@ from kernels.errors import (
 
 # Seconds: to connect and between two reads, and the pauses before a further attempt.
 TIMEOUT = 15.0
+# A suggestion is worth no longer wait.
+LISTING_TIMEOUT = 3.0
 PAUSES = (0.3, 1.2)
 LONGEST_PAUSE = 10.0
 
@@ -112,17 +115,17 @@ class HttpHub:
             )
         return tuple(files.values())
 
-    def find_commit(self, repo: RepoId, revision: str) -> str | None:
-        """See :class:`kernels.hub.Hub`."""
+    def find_commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
+        """See :class:`kernels.hub.Hub`: the hub itself knows what is unique."""
         url = f"/api/kernels/{repo}/revision/{quote(revision, safe='')}"
         try:
             answer, _ = self._get_json(url, repo, revision=revision)
         except RevisionNotFoundError:
-            return None
+            return ()
         commit = answer.get("sha") if isinstance(answer, dict) else None
         if not isinstance(commit, str) or COMMIT.fullmatch(commit) is None:
             raise WireError(f"{self.url}{url}: expected an object with a commit 'sha'.")
-        return commit
+        return (commit,)
 
     def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
         """See :class:`kernels.hub.Hub`."""
@@ -140,7 +143,7 @@ class HttpHub:
         except HubUnreachableError:
             raise
         except (_http_error(session), ConnectionError) as err:
-            raise _unreachable(self.url, url, err) from err
+            raise _unreachable(self.url, url, err) from None
 
     def read_organization(self, owner: str) -> Organization | None:
         """See :class:`kernels.hub.Hub`."""
@@ -157,9 +160,17 @@ class HttpHub:
         return None
 
     def find_similar(self, repo: RepoId) -> tuple[str, ...]:
-        """See :class:`kernels.hub.Hub`: the protocol has no listing."""
-        del repo
-        return ()
+        """See :class:`kernels.hub.Hub`: asks once, and shortly, what else the owner has."""
+        from difflib import get_close_matches
+
+        url = f"{self.url}/api/kernels?author={quote(repo.owner, safe='')}"
+        session = self.session()
+        try:
+            response = session.get(url, headers=self._headers(), timeout=LISTING_TIMEOUT)
+            ids = [str(entry["id"]) for entry in json.loads(response.content)]
+        except (_http_error(session), *UNREADABLE):
+            return ()
+        return tuple(get_close_matches(str(repo), ids, n=3))
 
     def _get_json(
         self, url: str, repo: RepoId | None, *, revision: str = ""
@@ -194,7 +205,8 @@ class HttpHub:
                 raise
             except (_http_error(session), ConnectionError) as err:
                 if pause is None:
-                    raise _unreachable(self.url, url, err) from err
+                    # Its message holds the reason; the sixty lines of the client add nothing.
+                    raise _unreachable(self.url, url, err) from None
                 time.sleep(pause)
                 continue
             wait = _pause_of(response, pause)
@@ -298,7 +310,9 @@ def _unreachable(hub: str, url: str, err: Exception) -> HubUnreachableError:
     return HubUnreachableError(
         hub,
         f"{hub} cannot be reached: {reason} (asked for {url}). Check the network, the proxy "
-        "settings and KERNELS_HUB; HF_HUB_OFFLINE=1 uses only what is in the cache.",
+        "settings and KERNELS_HUB, which may also name a folder (file:///srv/kernels). "
+        "HF_HUB_OFFLINE=1 uses only what is in the cache, LOCAL_KERNELS=owner/name=path a copy "
+        "on this disk.",
     )
 
 

@@ -1,8 +1,10 @@
 """Imports a verified variant: each copy under its own module name, bytecode neither read nor written.
 
-A variant becomes a package ``<id>_<12 hex>``, where the hex digits come from its place and its
-content. Two copies therefore never share a module, and nothing that is imported later inside one
-of them (relatively, absolutely under its public name, from any thread) reaches the other.
+A variant becomes a package ``kernels.copies.<id>_<12 hex>``, where the hex digits come from its
+place and its content. Two copies therefore never share a module, and nothing that is imported later
+inside one of them (relatively, absolutely under its public name, from any thread) reaches the other.
+It is imported by Python's own machinery, whose locks let one thread run a module while others wait,
+and give them the unfinished module where kernels load each other in a circle.
 
 Digests leave bytecode out, so Python's own finder, which would run it, must never look inside
 a variant: :class:`_Finder` answers for every name below a kernel's package, with a
@@ -26,7 +28,7 @@ from importlib.machinery import (
     ModuleSpec,
     SourceFileLoader,
 )
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import spec_from_file_location
 from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
 from typing import NamedTuple
@@ -40,6 +42,7 @@ from kernels.errors import KernelImportError, NotAKernelError, OpConflictError
 from kernels.self_import import SelfName, compile_with, may_import_itself
 
 SIGNATURE_NAME = f"{FILE_NAME}.sigstore"
+PACKAGE = "kernels.copies"
 _LIBRARY_SUFFIXES = (".so", ".pyd", ".dylib")
 
 
@@ -60,11 +63,12 @@ class VariantDir(NamedTuple):
 
 
 class _Root(NamedTuple):
-    """An imported kernel's package: its name and what its files are."""
+    """A kernel's package: its name, what its files are, and the kernels that it needs, by id."""
 
     name: str
     variant: VariantDir
     self_name: SelfName
+    dependencies: Mapping[str, ModuleType]
 
 
 class _Library(NamedTuple):
@@ -77,13 +81,15 @@ class _Library(NamedTuple):
 
 _state = threading.RLock()
 _roots: dict[str, _Root] = {}
-_locks: dict[str, threading.RLock] = {}
-_loaded: dict[str, ModuleType] = {}
 _libraries: dict[str, _Library] = {}
 
 
-def load(variant: VariantDir) -> ModuleType:
+def load(variant: VariantDir, dependencies: Mapping[str, ModuleType] | None = None) -> ModuleType:
     """Import a verified variant and return its module; a second call returns the same one.
+
+    Args:
+        variant: what to import.
+        dependencies: the kernels that it needs, by the id of their repository.
 
     Raises:
         NotAKernelError: there is no ``__init__.py`` where a kernel has one.
@@ -91,17 +97,41 @@ def load(variant: VariantDir) -> ModuleType:
         KernelImportError: an import inside the kernel failed. What else its own code raises
             comes out as it is. In both cases no module of it stays behind.
     """
-    init = find_init(variant)
     name = package_name(variant)
-    with _state:
-        lock = _locks.setdefault(name, threading.RLock())
-    with lock:
-        if (module := _loaded.get(name)) is not None:
-            return module
+    if name not in sys.modules:
         _refuse_conflicts(variant)
-        module = _execute(name, init, variant)
-        _loaded[name] = module
-        return module
+        register(variant, dependencies or {})
+    # Not importlib.import_module, which does not give unfinished modules to other threads.
+    __import__(name)
+    return sys.modules[name]
+
+
+def register(variant: VariantDir, dependencies: Mapping[str, ModuleType]) -> None:
+    """Make a verified variant importable under its ``package_name``.
+
+    Raises:
+        NotAKernelError: there is no ``__init__.py`` where a kernel has one.
+    """
+    folder = find_init(variant).parent.relative_to(variant.path)
+
+    def has(module: str) -> bool:
+        path = (folder / module.replace(".", "/")).as_posix()
+        return any(file.startswith((f"{path}.", f"{path}/")) for file in variant.sha256)
+
+    name = package_name(variant)
+    self_name = SelfName(module_name(variant.metadata.name), name, has)
+    with _state:
+        known = _roots.get(name)
+        if known is None or dependencies:
+            _roots[name] = _Root(name, variant, self_name, dependencies)
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+
+
+def dependencies_of(module: str) -> Mapping[str, ModuleType] | None:
+    """Return the kernels that the kernel of a module needs, by id; None for any other module."""
+    root = _root_of(module)
+    return None if root is None else root.dependencies
 
 
 def load_directory(path: Path) -> ModuleType:
@@ -190,8 +220,20 @@ def find_init(variant: VariantDir) -> Path:
 
 def package_name(variant: VariantDir) -> str:
     """Return the module name of this copy: its id and 12 hex digits of its place and content."""
-    copy = hashlib.sha256(f"{variant.path.resolve()}\0{variant.digest}".encode()).hexdigest()
-    return f"{re.sub(r'[^0-9A-Za-z_]', '_', variant.metadata.id)}_{copy[:12]}"
+    plain_id = re.sub(r"[^0-9A-Za-z_]", "_", variant.metadata.id)
+    return f"{PACKAGE}.{plain_id}_{copy_key(variant.path, variant.digest)}"
+
+
+def copy_key(path: Path, digest: str) -> str:
+    """Return the 12 hex digits of a copy's name."""
+    return hashlib.sha256(f"{path.resolve()}\0{digest}".encode()).hexdigest()[:12]
+
+
+def _root_of(module: str) -> _Root | None:
+    """Return the kernel that a module belongs to, by the module's name."""
+    if not module.startswith(f"{PACKAGE}."):
+        return None
+    return _roots.get(".".join(module.split(".", 3)[:3]))
 
 
 def hash_file(path: Path) -> str:
@@ -200,44 +242,8 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _execute(name: str, init: Path, variant: VariantDir) -> ModuleType:
-    folder = init.parent.relative_to(variant.path)
-
-    def has(module: str) -> bool:
-        path = (folder / module.replace(".", "/")).as_posix()
-        return any(file.startswith((f"{path}.", f"{path}/")) for file in variant.sha256)
-
-    public = module_name(variant.metadata.name)
-    root = _Root(name=name, variant=variant, self_name=SelfName(public, name, has))
-    with _state:
-        _roots[name] = root
-        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-            sys.meta_path.insert(0, _Finder())
-    spec = _root_spec(root, init)
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        assert spec.loader is not None
-        spec.loader.exec_module(module)
-    except BaseException as err:
-        _forget(name)
-        note = f"while importing the kernel {variant.metadata.name} from {variant.path}"
-        if isinstance(err, ImportError) and not isinstance(
-            err, KernelImportError | OpConflictError
-        ):
-            raise KernelImportError(
-                f"The kernel {variant.metadata.name} cannot be imported: {err} ({note}).",
-                variant.path,
-            ) from err
-        err.add_note(note)
-        raise
-    return module
-
-
-def _forget(name: str) -> None:
-    with _state:
-        _roots.pop(name, None)
-    for key in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+def _forget_modules(name: str) -> None:
+    for key in [key for key in sys.modules if key.startswith(f"{name}.")]:
         del sys.modules[key]
 
 
@@ -252,6 +258,12 @@ def _root_spec(root: _Root, init: Path) -> ModuleSpec:
     return spec
 
 
+def spec_of(name: str) -> ModuleSpec | None:
+    """Return how a registered variant is imported, by its ``package_name``."""
+    root = _roots.get(name)
+    return None if root is None else _root_spec(root, find_init(root.variant))
+
+
 class _Finder:
     """The only finder that looks inside variants."""
 
@@ -259,7 +271,7 @@ class _Finder:
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a module below a kernel's package; None for every other name."""
-        root = _roots.get(fullname.partition(".")[0])
+        root = _root_of(fullname)
         if root is None:
             return None
         if fullname == root.name:
@@ -281,7 +293,8 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Compile the source of the module."""
-        root = _roots[fullname.partition(".")[0]]
+        root = _root_of(fullname)
+        assert root is not None
         name = root.self_name
         try:
             source = self.get_data(self.path)
@@ -298,8 +311,32 @@ class _SourceLoader(SourceFileLoader):
         return code
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module."""
-        exec(self.get_code(module.__name__), module.__dict__)
+        """Run the module; a kernel that fails leaves none of its modules behind."""
+        root = _root_of(module.__name__)
+        assert root is not None
+        if module.__name__ != root.name:
+            exec(self.get_code(module.__name__), module.__dict__)
+            return
+        try:
+            exec(self.get_code(module.__name__), module.__dict__)
+        except BaseException as err:
+            _forget_modules(root.name)
+            _explain(err, root.variant)
+            raise
+
+
+def _explain(err: BaseException, variant: VariantDir) -> None:
+    """Say which kernel an error came from.
+
+    Raises:
+        KernelImportError: in place of any other ImportError.
+    """
+    note = f"while importing the kernel {variant.metadata.name} from {variant.path}"
+    if isinstance(err, ImportError) and not isinstance(err, KernelImportError | OpConflictError):
+        raise KernelImportError(
+            f"The kernel {variant.metadata.name} cannot be imported: {err} ({note}).", variant.path
+        ) from err
+    err.add_note(note)
 
 
 def _require_verified(variant: VariantDir, path: Path, source: bytes) -> None:
@@ -321,7 +358,8 @@ class _ExtensionLoader(ExtensionFileLoader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Load the library, or return the module of the equal one that is loaded."""
-        root = _roots[spec.name.partition(".")[0]]
+        root = _root_of(spec.name)
+        assert root is not None
         path = Path(self.path)
         key, sha256 = _library_key(root.variant, path)
         with _state:

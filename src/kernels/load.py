@@ -1,61 +1,62 @@
 """The story of ``get_kernel``: settings, system, source, choice, trust, install, import.
 
 :func:`load_with_trace` reads from top to bottom as that path and returns how long each step
-took. The functions of the public API are thin over it; a repeated :func:`get_kernel` is answered
-from this process's memory, after a check that costs microseconds and no request.
+took; a kernel that needs others is preceded by them at every step. The functions of the public API
+are thin over it; a repeated :func:`get_kernel` is answered from this process's memory, after a check
+that costs microseconds and no request.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import FormatError, UsageError
-from kernel_spec.names import RepoId, parse_repo_id
+from kernel_spec.metadata import Metadata
+from kernel_spec.names import parse_repo_id
 from kernels import answers
 from kernels import settings as settings_module
 from kernels.errors import (
     ClientTooOldError,
     DeviceError,
+    ForbiddenError,
     NotAKernelError,
     NotCachedError,
+    NotLockedError,
     NoVariantError,
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.hub import Hub
-from kernels.loaded import (
-    Clock,
-    LoadTrace,
-    RepoInfo,
-    import_variant,
-)
+from kernels.loaded import Clock, LoadedKernel, LoadTrace, RepoInfo, import_variant
+from kernels.request import Found, Request, walk
+from kernels.resolve import dependency_ref, resolve, resolve_path
 from kernels.settings import Settings, read_settings
-from kernels.source import KernelRef, Located, locate, variants_of
+from kernels.source import KernelRef, Watch, locate, variants_of
 from kernels.store import Store
 
 if TYPE_CHECKING:
     from kernel_spec.backend import BackendKind
     from kernel_spec.compat import Decision
-    from kernels.choose import Chosen
     from kernels.importer import VariantDir
+    from kernels.lockfile import LockFile
 
 UserAgent = str | Mapping[str, str] | None
 Trust = bool | Collection[str]
+Version = int | str | None
 
 
 class _Remembered(NamedTuple):
     """An answer of this process and what must still hold for it."""
 
     module: ModuleType
-    repo: RepoId
-    hub: Hub | None
-    stamp: tuple[int, ...] | None
+    watched: tuple[Watch, ...]
     expires: float
+    # What a path looked like; empty for a kernel of a hub.
+    stamp: tuple[int, ...]
     path: Path
 
 
@@ -66,7 +67,7 @@ def get_kernel(
     repo_id: str,
     revision: str | None = None,
     *,
-    version: int | None = None,
+    version: Version = None,
     backend: str | None = None,
     user_agent: UserAgent = None,
     trust_remote_code: Trust = False,
@@ -78,7 +79,9 @@ def get_kernel(
     Args:
         repo_id: ``owner/name``.
         revision: a branch, a tag, a commit, or a unique beginning of one (7 digits or more).
-        version: the branch ``v<version>``. With neither, the highest version is taken.
+        version: a number N means the branch ``vN``; a text such as ``">=1.0,<2"`` or ``"1.1.2"``
+            the newest tag ``vX.Y.Z`` in that range. With neither this nor a revision, the highest
+            version branch is taken, else ``main``.
         backend: choose for this backend (``cpu``, ``cuda``, ...) instead of the system's.
         user_agent: what the calling library adds to the header of that name.
         trust_remote_code: consent, for this call, to run the kernel of an owner who is not a
@@ -92,11 +95,13 @@ def get_kernel(
     Raises:
         ValueError: a wrong argument, an unknown version (``VersionNotFoundError``), a publisher
             who is not trusted (``TrustError``), bytes that are not those promised
-            (``IntegrityError``).
-        LookupError: no hub has the repository, or it has no such revision.
-        FileNotFoundError: no variant fits (``NoVariantError``), or offline and not cached.
+            (``IntegrityError``), kernels that need each other in a circle (``DependencyError``).
+        LookupError: no hub has the repository, or it has no such revision; ``KERNELS_LOCK`` does
+            not name it (``NotLockedError``).
+        FileNotFoundError: no variant fits (``NoVariantError``), offline and not cached, or
+            ``KERNELS_LOAD=never`` (``ForbiddenError``).
         RuntimeError: no code for a device (``DeviceError``), or this client is too old.
-        ImportError: the kernel itself cannot be imported.
+        ImportError: the kernel itself cannot be imported, or a package that it needs is missing.
         OSError: the hub cannot be reached or refuses, the cache cannot be written.
     """
     key: object = None
@@ -137,7 +142,7 @@ def load_with_trace(
     repo_id: str,
     revision: str | None = None,
     *,
-    version: int | None = None,
+    version: Version = None,
     backend: str | None = None,
     user_agent: UserAgent = None,
     trust_remote_code: Trust = False,
@@ -147,44 +152,19 @@ def load_with_trace(
 ) -> LoadTrace:
     """Do what :func:`get_kernel` does, with nothing remembered, and tell how long each step took."""
     clock = Clock()
-    # Here and below: `import kernels` leaves to the first call what only a call needs.
-    from kernels.choose import choose_variant
-
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    kind = _backend_kind(backend)
-    clock.lap("prepare")
-
-    if (override := settings.overrides.get(repo_id)) is not None:
-        return _load_path(override, kind, clock, check_arch=check_arch, key=_key, repo=ref.repo)
-
-    located = locate(ref, settings, refresh=refresh, user_agent=user_agent)
-    clock.lap("locate")
-    chosen = choose_variant(located, settings, kind, check_arch=check_arch)
-    clock.lap("choose")
-    _require_trust(located, settings, trust_remote_code, refresh=refresh)
-    clock.lap("trust")
-    variant = _install(chosen, settings)
-    clock.lap("install")
-    kernel = import_variant(variant, RepoInfo(repo_id, located.commit))
-    clock.lap("import")
-
-    if _key is not None:
-        _remembered[_key] = _Remembered(
-            module=kernel.module,
-            repo=ref.repo,
-            hub=located.hub if located.stamp is not None else None,
-            stamp=located.stamp,
-            expires=located.expires,
-            path=variant.path,
-        )
-    return LoadTrace(
-        kernel=kernel,
-        path=variant.path,
-        source=located.hub.url,
-        downloaded=chosen.installed is None,
-        phases=tuple(clock.phases),
+    request = Request(
+        settings=settings,
+        backend=parse_backend(backend),
+        check_arch=check_arch,
+        refresh=refresh,
+        user_agent=user_agent,
+        lock=_lock_in_force(settings),
     )
+    clock.lap("prepare")
+    found = resolve(ref, request, clock)
+    return _load(found, request, trust_remote_code, clock, key=_key)
 
 
 def get_local_kernel(
@@ -201,55 +181,66 @@ def get_local_kernel(
         path: a kernel project, its ``build`` folder, or one variant.
         package_name: not needed; older callers give it.
         backend: choose for this backend instead of the system's.
-        trust_remote_code: not needed: a path that the caller names is trusted.
-        user_agent: not needed: no hub is asked.
+        trust_remote_code: consent to the kernels of hubs that it needs; the path itself is
+            trusted, because the caller names it.
+        user_agent: for the hubs of the kernels that it needs.
 
     Raises:
         FileNotFoundError: there is no kernel at the path, or no variant fits.
         ValueError: a wrong argument, unusable metadata, files that are not those promised.
         RuntimeError, ImportError: as :func:`get_kernel`.
     """
-    del package_name, trust_remote_code, user_agent
+    del package_name
     if not isinstance(path, str | PathLike):
         raise UsageError(f"path: expected the path of a kernel, found {path!r}.")
     place = Path(path).expanduser().absolute()
-    return _load_path(place, _backend_kind(backend), Clock(), check_arch=True).module
+    settings = read_settings()
+    request = Request(
+        settings=settings,
+        backend=parse_backend(backend),
+        user_agent=user_agent,
+        lock=_lock_in_force(settings),
+    )
+    found = resolve_path(place, request)
+    return _load(found, request, trust_remote_code, Clock()).module
 
 
 def has_kernel(
     repo_id: str,
     revision: str | None = None,
     *,
-    version: int | None = None,
+    version: Version = None,
     backend: str | None = None,
     trust_remote_code: Trust = False,
     check_arch: bool = True,
 ) -> bool:
     """Say whether a hub has the kernel and a variant of it fits this system; runs nothing of it.
 
-    False where the repository, the version, the revision or a fitting variant does not exist.
+    False where the repository, the version, the revision or a fitting variant does not exist, of
+    the kernel or of one that it needs, and where the settings allow no kernel of a hub.
 
     Raises:
         ValueError: a wrong argument.
         OSError: a hub cannot be reached, or refuses.
     """
     del trust_remote_code
-    from kernels.choose import choose_variant
-    from kernels.local import choose_local
-
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    kind = _backend_kind(backend)
+    request = Request(
+        settings=settings,
+        backend=parse_backend(backend),
+        check_arch=check_arch,
+        lock=_lock_in_force(settings),
+    )
     try:
-        if (override := settings.overrides.get(repo_id)) is not None:
-            choose_local(override, backend=kind, check_arch=check_arch)
-        else:
-            choose_variant(locate(ref, settings), settings, kind, check_arch=check_arch)
+        resolve(ref, request)
     except (
         ClientTooOldError,
         DeviceError,
+        ForbiddenError,
         NotAKernelError,
         NotCachedError,
+        NotLockedError,
         NoVariantError,
         RepoNotFoundError,
         RevisionNotFoundError,
@@ -262,13 +253,13 @@ def install_kernel(
     repo_id: str,
     revision: str | None = None,
     *,
-    version: int | None = None,
+    version: Version = None,
     backend: str | None = None,
     local_files_only: bool = False,
     user_agent: UserAgent = None,
     trust_remote_code: Trust = False,
 ) -> Path:
-    """Download and verify the variant that fits this system; import nothing.
+    """Download and verify the variant that fits this system, and what it needs; import nothing.
 
     Returns:
         The directory of the variant.
@@ -276,27 +267,25 @@ def install_kernel(
     Raises:
         As :func:`get_kernel`, but for ImportError.
     """
-    from kernels.choose import choose_variant
-    from kernels.local import choose_local
-
     settings = read_settings()
     if local_files_only:
-        settings = settings._replace(offline=True)
-    ref = parse_ref(repo_id, revision, version)
-    kind = _backend_kind(backend)
-    if (override := settings.overrides.get(repo_id)) is not None:
-        return choose_local(override, backend=kind).path
-    located = locate(ref, settings, user_agent=user_agent)
-    chosen = choose_variant(located, settings, kind, check_arch=False)
-    _require_trust(located, settings, trust_remote_code)
-    return _install(chosen, settings).path
+        settings = settings._replace(offline=True, offline_cause="local_files_only=True")
+    request = Request(
+        settings=settings,
+        backend=parse_backend(backend),
+        check_arch=False,
+        user_agent=user_agent,
+        lock=_lock_in_force(settings),
+    )
+    nodes = tuple(walk(resolve(parse_ref(repo_id, revision, version), request)))
+    return _install(nodes, request, trust_remote_code, Clock())[-1].path
 
 
 def get_kernel_variants(
     repo_id: str,
     revision: str | None = None,
     *,
-    version: int | None = None,
+    version: Version = None,
     backend: str | None = None,
 ) -> list[Decision]:
     """Judge every variant of a kernel: the fitting ones first, best first, then why the others do not.
@@ -306,11 +295,13 @@ def get_kernel_variants(
     """
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    kind = _backend_kind(backend)
+    kind = parse_backend(backend)
     if (override := settings.overrides.get(repo_id)) is not None:
         from kernels.local import decide_local
 
         return list(decide_local(override, backend=kind))
+    if settings.never:
+        raise ForbiddenError(repo_id)
     from kernel_spec.compat import decide
     from kernels.system import detect
 
@@ -318,12 +309,27 @@ def get_kernel_variants(
     return list(decide(detect(), variants_of(located.files), backend=kind))
 
 
-def parse_ref(repo_id: str, revision: str | None, version: int | None) -> KernelRef:
+def load_dependencies(metadata: Metadata) -> dict[str, ModuleType]:
+    """Load the kernels that a kernel needs, by the id of their repository.
+
+    Raises:
+        As :func:`get_kernel`.
+    """
+    modules = {}
+    for dependency in metadata.kernel_depends:
+        ref = dependency_ref(dependency)
+        modules[dependency.repo_id] = get_kernel(
+            dependency.repo_id, ref.revision, version=ref.version
+        )
+    return modules
+
+
+def parse_ref(repo_id: str, revision: str | None, version: Version) -> KernelRef:
     """Read what a call asks for.
 
     Raises:
         UsageError: ``repo_id`` is not ``owner/name``, both a version and a revision, a version
-            that is no number, or another argument that is no text.
+            that is neither a number nor a range, or another argument that is no text.
     """
     if not isinstance(repo_id, str):
         raise UsageError(f"repo_id: expected a text such as 'owner/name', found {repo_id!r}.")
@@ -337,17 +343,32 @@ def parse_ref(repo_id: str, revision: str | None, version: int | None) -> Kernel
             f"{repo_id}: give a version or a revision, not both "
             f"(found version={version!r}, revision={revision!r})."
         )
+    try:
+        repo = parse_repo_id(repo_id)
+    except FormatError as err:
+        raise UsageError(f"{err}.") from None
+    if isinstance(version, str):
+        from kernel_spec.names import parse_range
+
+        try:
+            parse_range(version)
+        except FormatError as err:
+            raise UsageError(f"{repo_id}: version: {err}.") from None
+        return KernelRef(repo, version_range=version)
     if version is not None and (
         isinstance(version, bool) or not isinstance(version, int) or version < 0
     ):
         raise UsageError(
-            f"{repo_id}: version: expected a number such as 1 (the branch v1), found {version!r}."
+            f"{repo_id}: version: expected a number such as 1 (the branch v1) or a range of tags "
+            f"such as '>=1.0,<2', found {version!r}."
         )
-    try:
-        repo = parse_repo_id(repo_id)
-    except FormatError as err:
-        raise UsageError(f"{err}.") from err
     return KernelRef(repo, version, revision or None)
+
+
+def load_found(ref: KernelRef, request: Request, consent: Trust) -> ModuleType:
+    """Load a kernel as a request says, with nothing remembered."""
+    clock = Clock()
+    return _load(resolve(ref, request, clock), request, consent, clock).module
 
 
 def forget() -> None:
@@ -360,68 +381,120 @@ def _recall(key: object) -> ModuleType | None:
     known = _remembered.get(key)
     if known is None:
         return None
-    if known.hub is not None:
-        return known.module if known.hub.stamp(known.repo) == known.stamp else None
-    if known.stamp is not None:
+    if known.stamp:
         from kernels.local import quick_stamp
 
         return known.module if quick_stamp(known.path) == known.stamp else None
+    for watch in known.watched:
+        if watch.hub.stamp(watch.repo) != watch.stamp:
+            return None
     return known.module if time.time() < known.expires else None
 
 
-def _load_path(
-    path: Path,
-    backend: BackendKind | None,
-    clock: Clock,
-    *,
-    check_arch: bool,
-    key: object = None,
-    repo: RepoId | None = None,
+def _load(
+    found: Found, request: Request, consent: Trust, clock: Clock, *, key: object = None
 ) -> LoadTrace:
-    from kernels.local import choose_local, quick_stamp
-
-    variant = choose_local(path, backend=backend, check_arch=check_arch)
-    clock.lap("choose")
-    kernel = import_variant(variant, None)
+    """Trust, install and import what was found, what is needed first."""
+    nodes = tuple(walk(found))
+    variants = _install(nodes, request, consent, clock)
+    kernels: dict[int, LoadedKernel] = {}
+    for node, variant in zip(nodes, variants, strict=True):
+        repo_info = None if node.commit is None else RepoInfo(str(node.ref.repo), node.commit)
+        needed = zip(node.metadata.kernel_depends, node.dependencies, strict=True)
+        dependencies = {entry.repo_id: kernels[id(below)].module for entry, below in needed}
+        kernels[id(node)] = import_variant(variant, repo_info, dependencies)
     clock.lap("import")
-    if key is not None and repo is not None:
-        _remembered[key] = _Remembered(
-            module=kernel.module,
-            repo=repo,
-            hub=None,
-            stamp=quick_stamp(variant.path),
-            expires=0.0,
-            path=variant.path,
-        )
+    kernel, variant = kernels[id(found)], variants[-1]
+    if key is not None:
+        _remembered[key] = _remember(found, kernel.module, variant)
     return LoadTrace(
         kernel=kernel,
         path=variant.path,
-        source=str(path),
-        downloaded=False,
+        source=found.source,
+        downloaded=found.variant is None,
         phases=tuple(clock.phases),
     )
 
 
-def _backend_kind(word: str | None) -> BackendKind | None:
+def _remember(found: Found, module: ModuleType, variant: VariantDir) -> _Remembered:
+    located = found.located
+    if located is None and found.locked is None:
+        from kernels.local import quick_stamp
+
+        return _Remembered(module, (), float("inf"), quick_stamp(variant.path), variant.path)
+    watched = () if located is None else located.watched
+    expires = float("inf") if located is None else located.expires
+    return _Remembered(module, watched, expires, (), variant.path)
+
+
+def _install(
+    nodes: Sequence[Found], request: Request, consent: Trust, clock: Clock
+) -> list[VariantDir]:
+    """Return every kernel on disk and verified; nothing is downloaded before all are trusted."""
+    settings = request.settings
+    doubts = [_doubt(node, settings, consent, refresh=request.refresh) for node in nodes]
+    clock.lap("trust")
+    variants = []
+    for node, doubt in zip(nodes, doubts, strict=True):
+        variant = node.variant
+        if variant is None:
+            from kernels.install import install
+
+            assert node.chosen is not None
+            store = Store(settings.cache)
+            variant = install(store, node.chosen.wanted, settings.state, have=node.chosen.have)
+        if doubt is not None:
+            from kernels.trust import is_trusted_digest
+
+            if not is_trusted_digest(settings.config, variant.digest):
+                raise doubt
+        if node.locked is not None:
+            from kernels.locked import require_locked
+
+            require_locked(node, variant)
+        variants.append(variant)
+    clock.lap("install")
+    return variants
+
+
+def _doubt(node: Found, settings: Settings, consent: Trust, *, refresh: bool) -> Exception | None:
+    """Return why a kernel may not run, where only its digest can still say that it may.
+
+    Raises:
+        TrustError: nothing can.
+    """
+    located = node.located
+    if located is None or located.hub.is_directory or (node.locked and node.locked.variants):
+        # The caller named the path or the folder, or the lock names the very bytes.
+        return None
+    from kernels.errors import TrustError
+    from kernels.trust import require_trust, trusts_digests
+
+    try:
+        require_trust(located, settings, consent, refresh=refresh)
+    except TrustError as err:
+        if not trusts_digests(settings.config):
+            raise
+        return err
+    return None
+
+
+def _lock_in_force(settings: Settings) -> LockFile | None:
+    if settings.lock is None:
+        return None
+    from kernels.lockfile import read_lock
+
+    return read_lock(settings.lock)
+
+
+def parse_backend(word: str | None) -> BackendKind | None:
+    """Read the ``backend=`` of a call.
+
+    Raises:
+        UsageError: no backend has that name.
+    """
     if word is None:
         return None
     from kernels.fit import parse_backend_word
 
     return parse_backend_word(word)
-
-
-def _require_trust(
-    located: Located, settings: Settings, consent: Trust, *, refresh: bool = False
-) -> None:
-    if not located.hub.is_directory:
-        from kernels.trust import require_trust
-
-        require_trust(located, settings, consent, refresh=refresh)
-
-
-def _install(chosen: Chosen, settings: Settings) -> VariantDir:
-    if chosen.installed is not None:
-        return chosen.installed
-    from kernels.install import install
-
-    return install(Store(settings.cache), chosen.wanted, settings.state, have=chosen.have)

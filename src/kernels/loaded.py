@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -83,16 +85,30 @@ _kernels: dict[str, LoadedKernel] = {}
 
 def get_loaded_kernels() -> list[LoadedKernel]:
     """List the kernels that this process has loaded, in the order of their loading."""
-    return list(_kernels.values())
+    # Not those whose import failed while another thread waited for them.
+    return [k for name, k in _kernels.items() if sys.modules.get(name) is k.module]
 
 
-def import_variant(variant: VariantDir, repo_info: RepoInfo | None) -> LoadedKernel:
+def import_variant(
+    variant: VariantDir,
+    repo_info: RepoInfo | None,
+    dependencies: Mapping[str, ModuleType] | None = None,
+) -> LoadedKernel:
     """Import a verified variant and list it among the kernels of this process.
 
+    Args:
+        variant: what to import.
+        repo_info: where it came from.
+        dependencies: the kernels that it needs, by the id of their repository.
+
     Raises:
-        As :func:`kernels.importer.load`.
+        As :func:`kernels.importer.load`; a Python package that it needs is missing.
     """
     from kernels import importer
 
-    module = importer.load(variant)
+    if variant.metadata.python_depends:
+        from kernels.python_depends import require_packages
+
+        require_packages(variant)
+    module = importer.load(variant, dependencies)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

@@ -3,8 +3,13 @@
 ====================  =============================================================
 KERNELS_CACHE         where kernels are kept; default ``$HF_HOME/kernels``
 KERNELS_HUB           hubs, separated by blanks, each ``[owner,owner=]URL``
+KERNELS_LOAD          ``allow`` (default); ``cached-only``: ask no hub; ``never``: load no kernel
+                      of a hub, only paths
+KERNELS_LOCK          a ``kernels.lock``: kernels of a hub are loaded as it says, and no others
 KERNELS_REF_TTL       seconds for which a hub's answer counts as fresh; default 600
 LOCAL_KERNELS         ``owner/name=path`` entries, separated by colons
+DISABLE_KERNEL_MAPPING
+                      every layer keeps its own forward, whatever kernel is mapped to it
 HF_HOME               default ``$XDG_CACHE_HOME/huggingface``
 HF_HUB_CACHE          the published client's cache; default ``$HF_HOME/hub``
 HF_ENDPOINT           the hub where KERNELS_HUB names none
@@ -35,8 +40,11 @@ DEFAULT_REF_TTL = 600.0
 VARIABLES = (
     "KERNELS_CACHE",
     "KERNELS_HUB",
+    "KERNELS_LOAD",
+    "KERNELS_LOCK",
     "KERNELS_REF_TTL",
     "LOCAL_KERNELS",
+    "DISABLE_KERNEL_MAPPING",
     "HF_HOME",
     "HF_HUB_CACHE",
     "HF_ENDPOINT",
@@ -75,7 +83,11 @@ class Settings(NamedTuple):
         hubs: where kernels are looked for, in order.
         token_hub: the only http hub that the user's Hugging Face token is sent to.
         ref_ttl: seconds for which a hub's answer counts as fresh.
-        offline: never ask a hub.
+        offline: never ask a hub over the network.
+        offline_cause: which setting or argument says so; empty where none does.
+        never: load no kernel of a hub at all.
+        lock: the lock file that says which commits are loaded.
+        kernel_mapping: whether layers of models get the kernels that are mapped to them.
         telemetry: whether the user agent may describe this machine.
         overrides: the path that stands for a repository, by id.
         config: where lasting consent is kept.
@@ -93,6 +105,10 @@ class Settings(NamedTuple):
     config: Path
     state: Path
     snapshots: tuple[Path, ...]
+    offline_cause: str = ""
+    never: bool = False
+    lock: Path | None = None
+    kernel_mapping: bool = True
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -114,12 +130,17 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         return _directory(env, "HF_HOME", lambda: root() / "huggingface")
 
     cache = _directory(env, "KERNELS_CACHE", lambda: hf_home() / "kernels")
+    loading = _word(env, "KERNELS_LOAD", ("allow", "cached-only", "never"))
+    cause = "HF_HUB_OFFLINE" if _flag(env, "HF_HUB_OFFLINE") else ""
+    if loading == "cached-only":
+        cause = cause or "KERNELS_LOAD=cached-only"
+    lock = env.get("KERNELS_LOCK", "").strip()
     return Settings(
         cache=cache,
         hubs=parse_hubs(env.get("KERNELS_HUB", "")) or (HubAddress(endpoint),),
         token_hub=endpoint,
         ref_ttl=_seconds(env, "KERNELS_REF_TTL", DEFAULT_REF_TTL),
-        offline=_flag(env, "HF_HUB_OFFLINE"),
+        offline=bool(cause),
         telemetry=not any(
             _flag(env, name)
             for name in ("HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
@@ -131,6 +152,10 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         config=_directory(env, "XDG_CONFIG_HOME", lambda: _home(env, ".config")) / "kernels",
         state=_directory(env, "XDG_STATE_HOME", lambda: _home(env, ".local/state")) / "kernels",
         snapshots=(cache, _directory(env, "HF_HUB_CACHE", lambda: hf_home() / "hub")),
+        offline_cause=cause,
+        never=loading == "never",
+        lock=_absolute("KERNELS_LOCK", _expand("KERNELS_LOCK", lock)) if lock else None,
+        kernel_mapping=not _flag(env, "DISABLE_KERNEL_MAPPING"),
     )
 
 
@@ -244,6 +269,14 @@ def _is_hub_url(url: str) -> bool:
 
 def _flag(env: Mapping[str, str], name: str) -> bool:
     return env.get(name, "").strip().upper() in _TRUE
+
+
+def _word(env: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """Return one of the words; the first where nothing is set."""
+    text = env.get(name, "").strip().lower() or words[0]
+    if text not in words:
+        raise SettingsError(f"{name}: expected {', '.join(words)}, found {env[name]!r}.")
+    return text
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

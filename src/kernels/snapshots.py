@@ -72,10 +72,10 @@ class SnapshotHub(NamedTuple):
         }
         return tuple(file for file in files if "/".join(file.path.split("/")[:2]) in whole)
 
-    def find_commit(self, repo: RepoId, revision: str) -> str | None:
+    def find_commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
         """See :class:`kernels.hub.Hub`."""
-        found = [p.name for p in (self._folder(repo) / "snapshots").glob(f"{revision}*")]
-        return found[0] if len(found) == 1 else None
+        folders = (self._folder(repo) / "snapshots").glob("*")
+        return tuple(path.name for path in folders if path.name.startswith(revision))
 
     def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
         """See :class:`kernels.hub.Hub`."""

@@ -4,7 +4,7 @@ The hubs of the settings are asked in their order; only a definite "there is no 
 moves on to the next. What a hub said is remembered in the cache (one record per repository) and
 holds for ``KERNELS_REF_TTL`` seconds. A full commit id whose files are remembered needs no hub at
 all. Offline the records alone decide, however old they are; a hub that is a folder needs no network
-and is read all the same.
+and is read all the same. A repository that says it has moved is followed.
 """
 
 from __future__ import annotations
@@ -14,53 +14,78 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kernel_spec.errors import FormatError
-from kernel_spec.names import COMMIT, SHORT_COMMIT, RepoId, choose_branch, version_of_branch
+from kernel_spec.names import (
+    COMMIT,
+    SHORT_COMMIT,
+    RepoId,
+    choose_branch,
+    choose_tag,
+    version_of_branch,
+)
 from kernel_spec.wire import Refs, TreeFile
 from kernels import log
 from kernels.answers import answer_of
 from kernels.connect import open_hub
 from kernels.errors import (
     NotCachedError,
+    RedirectError,
     RepoNotFoundError,
     RevisionNotFoundError,
     VersionNotFoundError,
 )
+from kernels.fetch import read_file
 from kernels.hub import BUILD_FOLDER, Hub
+from kernels.redirect import STATUS_BYTES, STATUS_NAME, Redirect, parse_status
 from kernels.settings import Settings, hubs_of
 from kernels.store import (
     Store,
     find_cached_commits,
+    read_status,
     read_tree,
+    write_status,
     write_tree,
 )
 
 
 class KernelRef(NamedTuple):
-    """What was asked for: a repository and a version, a revision, or neither."""
+    """What was asked for: a repository and a version, a revision, a range of tags, or nothing else."""
 
     repo: RepoId
     version: int | None = None
     revision: str | None = None
+    version_range: str | None = None
 
     def __str__(self) -> str:
         if self.version is not None:
             return f"{self.repo} version {self.version}"
+        if self.version_range is not None:
+            return f"{self.repo} version {self.version_range!r}"
         return str(self.repo) if self.revision is None else f"{self.repo}@{self.revision}"
+
+
+class Watch(NamedTuple):
+    """The refs of a repository on a directory hub, as they were when they were read."""
+
+    hub: Hub
+    repo: RepoId
+    stamp: tuple[int, ...]
 
 
 class Located(NamedTuple):
     """Where a kernel comes from.
 
     Attributes:
-        ref: what was asked for.
+        ref: what was asked for; where the repository has moved, what that means at its new place.
         hub: the hub that has it.
         commit: the commit that it means there.
         taken: the branch, tag or commit that was chosen.
-        files: every file below ``build/`` at that commit; paths from the repository's root.
+        files: every file below ``build/`` at that commit, and its status if it has one; paths
+            from the repository's root.
         refs: the branches and tags, or None where a full commit made them needless.
         stamp: the value of the hub's refs when they were read, for a directory hub.
         expires: until when this holds, in seconds since 1970, for any other hub.
         on_disk: whether the hub can be read offline: it is a folder, or a snapshot on this disk.
+        moved: the repositories that named this one as their new place.
     """
 
     ref: KernelRef
@@ -72,6 +97,17 @@ class Located(NamedTuple):
     stamp: tuple[int, ...] | None = None
     expires: float = float("inf")
     on_disk: bool = False
+    moved: tuple[Located, ...] = ()
+
+    @property
+    def watched(self) -> tuple[Watch, ...]:
+        """What must not have changed on directory hubs for this to hold."""
+        stages = (*self.moved, self)
+        return tuple(
+            Watch(stage.hub, stage.ref.repo, stage.stamp)
+            for stage in stages
+            if stage.stamp is not None
+        )
 
 
 def locate(
@@ -92,16 +128,24 @@ def locate(
     Raises:
         HubAccessError, HubUnreachableError: a hub refused, or could not answer and no record helps.
         NotCachedError: offline, and the cache does not hold it.
+        RedirectError: repositories name each other as their new place.
         RepoNotFoundError: no hub has the repository.
         RevisionNotFoundError: the repository has no such version, branch, tag or commit.
     """
-    try:
-        return _locate(ref, settings, refresh=refresh, user_agent=user_agent)
-    except NotCachedError:
-        if (located := _locate_snapshot(ref, settings)) is None:
-            raise
-        _announce(located)
-        return located
+    moved: tuple[Located, ...] = ()
+    while True:
+        try:
+            located = _locate(ref, settings, refresh=refresh, user_agent=user_agent)
+        except NotCachedError:
+            if (snapshot := _locate_snapshot(ref, settings)) is None:
+                raise
+            located = snapshot
+        redirect = _read_redirect(located, settings)
+        if redirect is None:
+            _announce(located)
+            return located._replace(moved=moved, expires=min(s.expires for s in (*moved, located)))
+        moved = (*moved, located)
+        ref = _follow(ref, redirect, moved)
 
 
 def _locate(
@@ -122,18 +166,11 @@ def _locate(
         except RepoNotFoundError:
             skipped = True
             continue
-        _announce(located)
         return located
-    if any(reach(hub, ref.repo, settings).offline for hub in hubs):
-        raise _not_cached(ref)
-    if skipped and not refresh:
+    if skipped and not refresh and not _any_offline(hubs, ref.repo, settings):
         # "Not there" may have come from records: make sure.
         return _locate(ref, settings, refresh=True, user_agent=user_agent)
-    raise RepoNotFoundError(
-        str(ref.repo),
-        [hub.url for hub in hubs],
-        similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
-    )
+    raise _not_found(ref, hubs, settings)
 
 
 def open_hubs(
@@ -159,7 +196,7 @@ def reach(hub: Hub, repo: RepoId, settings: Settings) -> Settings:
 
 
 def tree_of(hub: Hub, repo: RepoId, commit: str, settings: Settings) -> tuple[TreeFile, ...]:
-    """Return the files below ``build/`` of a commit, from the cache or else from the hub.
+    """Return the files below ``build/`` of a commit and its status, from the cache or the hub.
 
     Raises:
         NotCachedError: offline, and the cache does not hold them.
@@ -168,10 +205,15 @@ def tree_of(hub: Hub, repo: RepoId, commit: str, settings: Settings) -> tuple[Tr
     files = read_tree(store, hub.url, repo, commit)
     if files is None:
         if reach(hub, repo, settings).offline:
-            raise _not_cached(KernelRef(repo, revision=commit))
-        files = hub.read_tree(repo, commit, BUILD_FOLDER)
+            raise _not_cached(KernelRef(repo, revision=commit), settings)
+        # One listing of everything costs no more requests than two of what is looked for.
+        files = tuple(file for file in hub.read_tree(repo, commit) if _is_looked_for(file.path))
         write_tree(store, hub.url, repo, commit, files)
     return files
+
+
+def _is_looked_for(path: str) -> bool:
+    return path == STATUS_NAME or path.startswith(f"{BUILD_FOLDER}/")
 
 
 def variants_of(files: tuple[TreeFile, ...]) -> dict[str, tuple[TreeFile, ...]]:
@@ -210,13 +252,7 @@ def read_refs(
             return hub, answer_of(hub, repo, store, here, refresh=not here.offline).refs
         except RepoNotFoundError:
             continue
-    if any(reach(hub, repo, settings).offline for hub in hubs):
-        raise _not_cached(KernelRef(repo))
-    raise RepoNotFoundError(
-        str(repo),
-        [hub.url for hub in hubs],
-        similar=[name for hub in hubs for name in hub.find_similar(repo)],
-    )
+    raise _not_found(KernelRef(repo), hubs, settings)
 
 
 def _locate_commit(
@@ -234,13 +270,7 @@ def _locate_commit(
         except RepoNotFoundError:
             continue
         return _located_commit(ref, hub, commit, files)
-    if any(reach(hub, ref.repo, settings).offline for hub in hubs):
-        raise _not_cached(ref)
-    raise RepoNotFoundError(
-        str(ref.repo),
-        [hub.url for hub in hubs],
-        similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
-    )
+    raise _not_found(ref, hubs, settings)
 
 
 def _located_commit(ref: KernelRef, hub: Hub, commit: str, files: tuple[TreeFile, ...]) -> Located:
@@ -282,12 +312,15 @@ def _locate_on(
     answer = answer_of(hub, ref.repo, store, settings, refresh=refresh)
     try:
         taken, commit = _choose_commit(hub, ref, answer.refs, store, settings)
-    except RevisionNotFoundError:
-        if not answer.remembered or settings.offline or refresh:
-            raise
-        # The record may be older than what is asked for.
-        answer = answer_of(hub, ref.repo, store, settings, refresh=True)
-        taken, commit = _choose_commit(hub, ref, answer.refs, store, settings)
+    except RevisionNotFoundError as err:
+        if answer.remembered and not settings.offline and not refresh:
+            # The record may be older than what is asked for.
+            return _locate_on(hub, ref, store, settings, refresh=True)
+        main = next((branch for branch in answer.refs.branches if branch.name == "main"), None)
+        if main is None or not _has_status(tree_of(hub, ref.repo, main.commit, settings)):
+            raise err from None
+        # What is asked for is not here because all of it is elsewhere.
+        taken, commit = f"branch {main.name}", main.commit
     return Located(
         ref=ref,
         hub=hub,
@@ -306,15 +339,24 @@ def _choose_commit(
 ) -> tuple[str, str]:
     """Return what was chosen, in words, and its commit."""
     branches = {branch.name: branch.commit for branch in refs.branches}
+    tags = {tag.name: tag.commit for tag in refs.tags}
     if ref.revision is None:
         try:
+            if ref.version_range is not None:
+                tag = choose_tag(tags, ref.version_range)
+                return f"tag {tag}", tags[tag]
             branch = choose_branch(branches, ref.version)
         except FormatError as err:
+            asked = ref.version if ref.version_range is None else ref.version_range
+            hint = (
+                f" The number, version={asked}, means the branch v{asked}."
+                if isinstance(asked, str) and asked.isdigit()
+                else ""
+            )
             raise VersionNotFoundError(
-                str(ref.repo), ref.version, versions_of(refs), f"{ref.repo} on {hub.url}: {err}"
-            ) from err
+                str(ref.repo), asked, versions_of(refs), f"{ref.repo} on {hub.url}: {err}.{hint}"
+            ) from None
         return f"branch {branch}", branches[branch]
-    tags = {tag.name: tag.commit for tag in refs.tags}
     name = ref.revision
     if (commit := branches.get(name.removeprefix("refs/heads/"))) is not None:
         return f"branch {name}", commit
@@ -325,7 +367,7 @@ def _choose_commit(
         found = {commit for commit in known if commit.startswith(name)}
         found.update(find_cached_commits(store, hub.url, ref.repo, name) if "/" not in name else ())
         if not found and not settings.offline:
-            found = set(filter(None, [hub.find_commit(ref.repo, name)]))
+            found = set(hub.find_commits(ref.repo, name))
         if len(found) == 1:
             commit = found.pop()
             return f"commit {commit}", commit
@@ -333,7 +375,8 @@ def _choose_commit(
             raise RevisionNotFoundError(
                 str(ref.repo),
                 name,
-                f"{ref.repo}: {name} may mean any of {', '.join(sorted(found))}.",
+                f"{ref.repo} on {hub.url}: {name} may mean any of {', '.join(sorted(found))}: "
+                "give more digits.",
             )
     raise RevisionNotFoundError(
         str(ref.repo),
@@ -341,6 +384,51 @@ def _choose_commit(
         f"{ref.repo} on {hub.url} has no branch, tag or commit {name!r}. "
         f"Branches: {', '.join(sorted(branches)) or 'none'}; tags: {', '.join(sorted(tags)) or 'none'}.",
     )
+
+
+def _has_status(files: tuple[TreeFile, ...]) -> bool:
+    return any(file.path == STATUS_NAME for file in files)
+
+
+def _read_redirect(located: Located, settings: Settings) -> Redirect | None:
+    """Return where the repository has moved, or None where it has not."""
+    file = next((file for file in located.files if file.path == STATUS_NAME), None)
+    if file is None:
+        return None
+    repo, store = located.ref.repo, Store(settings.cache)
+    if file.size > STATUS_BYTES:
+        raise RedirectError(str(repo), f"{repo}: {STATUS_NAME} has {file.size} bytes.")
+    data = read_status(store, file)
+    if data is None:
+        if reach(located.hub, repo, settings).offline and not located.on_disk:
+            raise _not_cached(located.ref, settings)
+        data = b"".join(read_file(located.hub, repo, located.commit, file))
+        write_status(store, file, data)
+    try:
+        return parse_status(data)
+    except FormatError as err:
+        raise RedirectError(str(repo), f"{repo} on {located.hub.url}: {err}.") from None
+
+
+def _follow(ref: KernelRef, redirect: Redirect, moved: tuple[Located, ...]) -> KernelRef:
+    """Return what a request means at the new place of a repository.
+
+    Raises:
+        RedirectError: the new place was left before.
+    """
+    names = [*(str(stage.ref.repo) for stage in moved), str(redirect.destination)]
+    if names[-1] in names[:-1]:
+        raise RedirectError(
+            names[0], f"{names[0]} has moved in a circle: {' -> '.join(names)}. Tell its publisher."
+        )
+    if log.is_new("moved", *names):
+        log.logger().warning("%s has moved to %s: ask for it by that name", *names[-2:])
+    if redirect.revision is not None:
+        return KernelRef(redirect.destination, revision=redirect.revision)
+    if ref.revision is not None:
+        # Branches and commits of the old place mean nothing at the new one.
+        return KernelRef(redirect.destination)
+    return ref._replace(repo=redirect.destination)
 
 
 def _announce(located: Located) -> None:
@@ -355,10 +443,26 @@ def _announce(located: Located) -> None:
     )
 
 
-def _not_cached(ref: KernelRef) -> NotCachedError:
+def _any_offline(hubs: tuple[Hub, ...], repo: RepoId, settings: Settings) -> bool:
+    return any(reach(hub, repo, settings).offline for hub in hubs)
+
+
+def _not_found(
+    ref: KernelRef, hubs: tuple[Hub, ...], settings: Settings
+) -> NotCachedError | RepoNotFoundError:
+    if _any_offline(hubs, ref.repo, settings):
+        return _not_cached(ref, settings)
+    return RepoNotFoundError(
+        str(ref.repo),
+        [hub.url for hub in hubs],
+        similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
+    )
+
+
+def _not_cached(ref: KernelRef, settings: Settings) -> NotCachedError:
     return NotCachedError(
         str(ref.repo),
-        f"{ref} is not in the cache, and HF_HUB_OFFLINE forbids asking a hub. "
+        f"{ref} is not in the cache, and {settings.offline_cause} forbids asking a hub. "
         "Load it once with the network on, with the same KERNELS_CACHE and KERNELS_HUB; "
         "LOCAL_KERNELS or get_local_kernel load a copy on disk.",
     )

@@ -6,6 +6,7 @@
         refs/<hub>/<owner>/<name>.json            what the hub said last of the repository
         trees/<hub>/<owner>/<name>/<commit>.json  the files of a commit
         variants/<digest>/                        an installed variant (kernels.install)
+        status/<hash>                             the kernel-status.toml of a repository
         index/<key>                               the digest of a listing without sha256 hashes
         locks/  tmp/                              for installs
 
@@ -131,6 +132,19 @@ def write_tree(
     ]
     document = {"format": _TREE_FORMAT, "files": rows}
     _try_write(_tree_path(store, hub_url, repo, commit), json.dumps(document, indent=0).encode())
+
+
+def read_status(store: Store, file: TreeFile) -> bytes | None:
+    """Return the remembered bytes of a ``kernel-status.toml``, or None."""
+    try:
+        return read_plain(store.folder("status") / (file.sha256 or file.oid))
+    except UNREADABLE:
+        return None
+
+
+def write_status(store: Store, file: TreeFile, data: bytes) -> None:
+    """Remember the bytes of a ``kernel-status.toml``; an unwritable cache goes without."""
+    _try_write(store.folder("status") / (file.sha256 or file.oid), data)
 
 
 def find_cached_commits(store: Store, hub_url: str, repo: RepoId, prefix: str) -> list[str]:

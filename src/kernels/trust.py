@@ -3,7 +3,8 @@
 A directory hub that the settings name is trusted. Of any other hub's owner, the hub itself says
 whether it is a trusted publisher; that answer is part of the repository's record. Where it says
 no, somebody must consent: the caller for one call (never stored), or the user for good, with
-``kernels trust add``, which writes ``trust.json`` in the user's configuration directory.
+``kernels trust add``, which writes ``trust.json`` in the user's configuration directory: an owner on
+a hub, or the digest of a variant, wherever it comes from.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def require_trust(
     repo = located.ref.repo
     if consented(repo, consent) or located.hub.is_directory:
         return
-    if TrustedOwner(repo.owner, located.hub.url) in read_trusted(settings.config):
+    if TrustedOwner(repo.owner, located.hub.url) in read_trusted(settings.config).owners:
         return
     store = Store(settings.cache)
     record = read_record(store, located.hub.url, repo)
@@ -118,7 +119,7 @@ def _publisher_is_trusted(
 
 def _refusal(repo: RepoId, hub: Hub, answer: bool | None) -> str:
     found = (
-        f"HF_HUB_OFFLINE is set, and {hub.url} was never asked whether {repo.owner!r} is a trusted publisher"
+        f"no hub may be asked (HF_HUB_OFFLINE, KERNELS_LOAD), and {hub.url} was never asked whether {repo.owner!r} is a trusted publisher"
         if answer is None
         else f"{hub.url} does not name {repo.owner!r} a trusted kernel publisher"
     )
@@ -129,8 +130,25 @@ def _refusal(repo: RepoId, hub: Hub, answer: bool | None) -> str:
     )
 
 
-def read_trusted(config: Path) -> frozenset[TrustedOwner]:
-    """Read the owners that the user trusts for good.
+class Trusted(NamedTuple):
+    """What the user trusts for good: owners on hubs, and variants by digest."""
+
+    owners: frozenset[TrustedOwner] = frozenset()
+    digests: frozenset[str] = frozenset()
+
+
+def trusts_digests(config: Path) -> bool:
+    """Say whether the user trusts any variant by its digest."""
+    return bool(read_trusted(config).digests)
+
+
+def is_trusted_digest(config: Path, digest: str) -> bool:
+    """Say whether the user trusts the variant of that digest."""
+    return digest in read_trusted(config).digests
+
+
+def read_trusted(config: Path) -> Trusted:
+    """Read what the user trusts for good.
 
     Raises:
         SettingsError: the file is not as this client writes it.
@@ -143,23 +161,24 @@ def read_trusted(config: Path) -> frozenset[TrustedOwner]:
                 f"{path}: expected format {FORMAT}, found {document['format']!r}; "
                 "a later client wrote it."
             )
-        return frozenset(
-            TrustedOwner(str(entry["owner"]), str(entry["hub"])) for entry in document["owners"]
+        return Trusted(
+            frozenset(TrustedOwner(str(e["owner"]), str(e["hub"])) for e in document["owners"]),
+            frozenset(map(str, document.get("digests", []))),
         )
     except FileNotFoundError:
-        return frozenset()
+        return Trusted()
     except SettingsError:
         raise
     except UNREADABLE as err:
         raise SettingsError(f"{path}: cannot be read: {err}. Correct or remove the file.") from err
 
 
-def write_trusted(config: Path, owners: Collection[TrustedOwner]) -> None:
-    """Write the owners that the user trusts for good; the file appears whole.
+def write_trusted(config: Path, trusted: Trusted) -> None:
+    """Write what the user trusts for good; the file appears whole.
 
     Raises:
         OSError: it cannot be written.
     """
-    entries = [{"owner": entry.owner, "hub": entry.hub} for entry in sorted(owners)]
-    document = {"format": FORMAT, "owners": entries}
+    owners = [{"owner": entry.owner, "hub": entry.hub} for entry in sorted(trusted.owners)]
+    document = {"format": FORMAT, "owners": owners, "digests": sorted(trusted.digests)}
     write_whole(config / FILE_NAME, json.dumps(document, indent=2).encode() + b"\n")

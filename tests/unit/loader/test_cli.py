@@ -111,7 +111,10 @@ def test_wrong_settings_are_wrong_usage(call, monkeypatch):
 
 def test_trust_is_added_listed_and_removed(call, monkeypatch, environment):
     monkeypatch.setenv("KERNELS_HUB", "https://hub.corp bob=https://bob.example")
-    assert call("trust", "list") == (0, "", "")
+    code, out, err = call("trust", "list")
+    assert (code, out) == (0, "")
+    assert "Nobody is trusted for good" in err
+    assert json.loads(call("trust", "list", "--json")[1]) == []
     assert call("trust", "add", "acme") == (0, "trusting acme on https://hub.corp\n", "")
     assert call("trust", "add", "bob") == (0, "trusting bob on https://bob.example\n", "")
     assert call("trust", "add", "acme", "--hub", "https://other/")[0] == 0

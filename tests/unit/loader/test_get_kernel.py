@@ -124,7 +124,7 @@ def test_no_fitting_variant_lists_each_reason_and_another_version_that_fits(publ
     ("arguments", "words"),
     [
         ({"version": 1, "revision": "v1"}, "not both"),
-        ({"version": "1"}, "expected a number"),
+        ({"version": "one"}, "expected a version or a range"),
         ({"version": True}, "expected a number"),
         ({"version": -1}, "expected a number"),
         ({"backend": "gpu"}, "expected one of .*cuda"),

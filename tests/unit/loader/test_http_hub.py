@@ -55,7 +55,7 @@ def test_a_cold_load_asks_each_thing_once(web, commit):
     assert sorted(web.requests) == sorted(
         [
             "GET /api/kernels/acme/toy/refs",
-            f"GET /api/kernels/acme/toy/tree/{commit}/build?recursive=true&expand=false",
+            f"GET /api/kernels/acme/toy/tree/{commit}?recursive=true&expand=false",
             "GET /api/organizations/acme/overview",
             f"{prefix}/metadata.json",
             f"{prefix}/__init__.py",
@@ -247,7 +247,7 @@ def test_a_commit_needs_no_refs(web, commit):
 
 
 def test_pages_of_a_listing_are_followed(web, commit):
-    tree = f"/api/kernels/acme/toy/tree/{commit}/build?recursive=true&expand=false"
+    tree = f"/api/kernels/acme/toy/tree/{commit}?recursive=true&expand=false"
 
     def page(path):
         if not path.startswith(tree):
@@ -340,10 +340,14 @@ def test_consent_is_for_one_call(web, stranger, consent):
 
 def test_lasting_consent_is_for_an_owner_on_a_hub(web, stranger, environment):
     config = environment / "home/.config/kernels"
-    trust.write_trusted(config, [trust.TrustedOwner("bob", "https://elsewhere")])
+
+    def trusting(url):
+        return trust.Trusted(frozenset({trust.TrustedOwner("bob", url)}))
+
+    trust.write_trusted(config, trusting("https://elsewhere"))
     with pytest.raises(TrustError):
         kernels.get_kernel("bob/toy")
-    trust.write_trusted(config, [trust.TrustedOwner("bob", web.URL)])
+    trust.write_trusted(config, trusting(web.URL))
     assert kernels.get_kernel("bob/toy").VALUE == 5
 
 

@@ -35,7 +35,7 @@ def fill(cache, variant, commit=COMMIT):
 def repo(request, environment, make_variant, monkeypatch):
     monkeypatch.setenv("KERNELS_HUB", "https://hub.corp")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    trusted = [trust.TrustedOwner("acme", "https://hub.corp")]
+    trusted = trust.Trusted(frozenset({trust.TrustedOwner("acme", "https://hub.corp")}))
     trust.write_trusted(environment / "home/.config/kernels", trusted)
     variant = make_variant(environment / "v", {"__init__.py": "VALUE = 4\n", "data.bin": b"\0\1"})
     if request.param == "kernels":

@@ -1,0 +1,51 @@
+"""The Python packages that a kernel says it needs: are they here?"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from kernels.errors import KernelImportError
+
+if TYPE_CHECKING:
+    from kernels.importer import VariantDir
+
+# name in ``python-depends`` -> (distribution, module); the names that the published client knows.
+# Source: "python-depends" of kernels 0.17. onednn is a library that nothing imports.
+_KNOWN = {
+    "einops": ("einops", "einops"),
+    "helion": ("helion", "helion"),
+    "tvm-ffi": ("apache-tvm-ffi", "tvm_ffi"),
+    "nvidia-cutlass-dsl": ("nvidia-cutlass-dsl", "cutlass"),
+    "nki": ("nki", "nki"),
+    "onednn": ("onednn", ""),
+}
+
+
+def require_packages(variant: VariantDir) -> None:
+    """Return where every package that a variant needs is installed.
+
+    Raises:
+        KernelImportError: naming those that are not, and how to get them.
+    """
+    missing = [name for name in variant.metadata.python_depends if not _is_here(name)]
+    if missing:
+        wanted = " ".join(_KNOWN.get(name, (name, ""))[0] for name in missing)
+        raise KernelImportError(
+            f"The kernel {variant.metadata.name} needs Python packages that are not installed: "
+            f"{', '.join(missing)}. Install them: pip install {wanted}",
+            variant.path,
+        )
+
+
+def _is_here(name: str) -> bool:
+    if name in _KNOWN:
+        module = _KNOWN[name][1]
+        return not module or find_spec(module) is not None
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        distribution(name)
+    except (PackageNotFoundError, ValueError):
+        return False
+    return True

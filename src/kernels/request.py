@@ -1,0 +1,85 @@
+"""How kernels are looked for, and what is found: the values between the steps of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kernel_spec.metadata import Metadata
+from kernels.settings import Settings
+from kernels.source import KernelRef, Located
+
+if TYPE_CHECKING:
+    from kernel_spec.backend import BackendKind
+    from kernel_spec.lock import LockedKernel
+    from kernels.choose import Chosen
+    from kernels.importer import VariantDir
+    from kernels.lockfile import LockFile
+
+
+class Request(NamedTuple):
+    """How kernels are looked for, the same for one and for those that it needs.
+
+    Attributes:
+        settings: what the environment says.
+        backend: choose for this backend instead of the system's.
+        check_arch: pass over variants without code for a visible device.
+        refresh: ask the hub even where its last answer is fresh.
+        user_agent: what the calling library adds to the header of that name.
+        lock: the lock that says which commits are taken.
+        download: whether what is not on this disk may be fetched.
+    """
+
+    settings: Settings
+    backend: BackendKind | None = None
+    check_arch: bool = True
+    refresh: bool = False
+    user_agent: str | Mapping[str, str] | None = None
+    lock: LockFile | None = None
+    download: bool = True
+
+
+class Found(NamedTuple):
+    """A kernel that was found, and the kernels that it needs.
+
+    Attributes:
+        ref: what was asked for.
+        metadata: what the chosen variant says of itself.
+        source: the URL of the hub, the path, or the lock file that it came from.
+        variant: the variant, where it is on this disk and verified.
+        located: where it is on a hub; None for a path and for a locked variant in the cache.
+        chosen: the variant on that hub.
+        locked: the entry of the lock that it was taken from.
+        dependencies: what its metadata names.
+    """
+
+    ref: KernelRef
+    metadata: Metadata
+    source: str
+    variant: VariantDir | None = None
+    located: Located | None = None
+    chosen: Chosen | None = None
+    locked: LockedKernel | None = None
+    dependencies: tuple[Found, ...] = ()
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that it is of; None for a path."""
+        if self.located is not None:
+            return self.located.commit
+        return None if self.locked is None else self.locked.commit
+
+
+def walk(found: Found) -> Iterator[Found]:
+    """Yield a kernel and what it needs, each once, what is needed before what needs it."""
+    seen: set[int] = set()
+
+    def visit(node: Found) -> Iterator[Found]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for dependency in node.dependencies:
+            yield from visit(dependency)
+        yield node
+
+    return visit(found)

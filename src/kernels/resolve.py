@@ -1,0 +1,109 @@
+"""Finds a kernel and the kernels that it needs: which variant of each, before anything is downloaded.
+
+A kernel comes from the first place that names it: a path of ``LOCAL_KERNELS``, the lock of
+``KERNELS_LOCK`` or of the call, or the hubs. The kernels that its metadata names are found in the
+same way; one that several need is found once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel_spec.metadata import KernelDependency
+from kernel_spec.names import RepoId, parse_repo_id
+from kernels.errors import DependencyError, ForbiddenError
+from kernels.loaded import Clock
+from kernels.request import Found, Request
+from kernels.source import KernelRef, locate
+
+
+def resolve(ref: KernelRef, request: Request, clock: Clock | None = None) -> Found:
+    """Find a kernel and, below it, every kernel that it needs; downloads only metadata.
+
+    Raises:
+        DependencyError: kernels need each other in a circle.
+        ForbiddenError: the settings allow no kernel of a hub.
+        NotLockedError: a lock is in force and does not name the kernel.
+        As ``source.locate``, ``choose.choose_variant`` and ``local.choose_local``.
+    """
+    return _with_dependencies(find(ref, request, clock or Clock()), request, (), {})
+
+
+def resolve_path(path: Path, request: Request, ref: KernelRef | None = None) -> Found:
+    """Find the variant at a path and every kernel that it needs.
+
+    Raises:
+        As :func:`resolve`.
+    """
+    return _with_dependencies(_find_at(path, request, ref), request, (), {})
+
+
+def find(ref: KernelRef, request: Request, clock: Clock) -> Found:
+    """Find a kernel by itself."""
+    # `import kernels` leaves to the first call what only a call needs.
+    from kernels.choose import choose_variant
+
+    settings = request.settings
+    if (override := settings.overrides.get(str(ref.repo))) is not None:
+        found = _find_at(override, request, ref)
+        clock.lap("choose")
+        return found
+    if settings.never:
+        raise ForbiddenError(str(ref.repo))
+    if request.lock is not None:
+        from kernels.locked import find_locked
+
+        found = find_locked(ref, request.lock, request)
+        clock.lap("choose")
+        return found
+    located = locate(ref, settings, refresh=request.refresh, user_agent=request.user_agent)
+    clock.lap("locate")
+    chosen = choose_variant(located, settings, request.backend, check_arch=request.check_arch)
+    clock.lap("choose")
+    return Found(
+        ref=ref,
+        metadata=chosen.metadata,
+        source=located.hub.url,
+        variant=chosen.installed,
+        located=located,
+        chosen=chosen,
+    )
+
+
+def dependency_ref(dependency: KernelDependency) -> KernelRef:
+    """Return the request that a ``kernel-depends`` entry of a metadata document makes."""
+    return KernelRef(
+        parse_repo_id(dependency.repo_id), dependency.version, dependency.revision or None
+    )
+
+
+def _find_at(path: Path, request: Request, ref: KernelRef | None) -> Found:
+    from kernels.local import choose_local
+
+    variant = choose_local(path, backend=request.backend, check_arch=request.check_arch)
+    return Found(
+        ref=ref or KernelRef(RepoId("", variant.metadata.name)),
+        metadata=variant.metadata,
+        source=str(path),
+        variant=variant,
+    )
+
+
+def _with_dependencies(
+    found: Found, request: Request, trail: tuple[KernelRef, ...], known: dict[KernelRef, Found]
+) -> Found:
+    trail = (*trail, found.ref)
+    dependencies = []
+    for dependency in found.metadata.kernel_depends:
+        ref = dependency_ref(dependency)
+        if ref in trail:
+            names = " -> ".join(map(str, (*trail[trail.index(ref) :], ref)))
+            raise DependencyError(
+                f"{trail[0]} needs kernels that need each other: {names}. One of them must be "
+                "published without the other in its kernel-depends."
+            )
+        if ref not in known:
+            below = find(ref, request, Clock())
+            known[ref] = _with_dependencies(below, request, trail, known)
+        dependencies.append(known[ref])
+    return found._replace(dependencies=tuple(dependencies)) if dependencies else found

@@ -36,6 +36,11 @@ URL_SECONDS = 3600
 LFS_JSON = "application/vnd.git-lfs+json"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
+# A topic and a text; huggingface_hub logs it once.
+NO_XET = (
+    f"No Xet; This hub has no Xet storage: if files above {INLINE_LIMIT // 1024**2} MiB cannot be "
+    "uploaded, set HF_HUB_DISABLE_XET=1."
+)
 NO_PULL_REQUESTS = "This hub has no pull requests: commit to a branch of your own, and ask the owner to take it over."
 
 
@@ -62,7 +67,12 @@ async def preupload(hub: Hub, request: Request) -> Response:
     snapshot = await run_in_threadpool(
         hub.catalogue.get_snapshot, repo, get_parameter(request, "revision")
     )
-    return JSONResponse({"files": [_choose_way(hub, snapshot, file) for file in files]})
+    answers = [_choose_way(hub, snapshot, file) for file in files]
+    response = JSONResponse({"files": answers})
+    if any(answer["uploadMode"] == "lfs" for answer in answers):
+        # The package hf-xet shows nothing of an error but its status, so it is said before.
+        response.headers["X-HF-Warning"] = NO_XET
+    return response
 
 
 def _choose_way(hub: Hub, snapshot: Snapshot, file: Any) -> dict[str, Any]:

@@ -108,7 +108,7 @@ calls = {
     "refs": lambda: api.list_repo_refs("acme/none", **kernel),
     "whoami": lambda: api.whoami(token="hf_x"),
     "create": lambda: api.create_repo("acme/new", token="hf_x", **kernel),
-    "model": lambda: api.model_info("acme/toy"),
+    "model": lambda: api.model_info("acme/none"),
 }
 result = {}
 for name, call in calls.items():

@@ -217,7 +217,7 @@ def _backend_reasons(built: Backend, offered: Backend, found: str) -> Iterator[R
         yield Reason("backend", f"built for {built}, {found}")
     elif not _fits_toolkit(built, offered):
         if offered.version is None:
-            found += f", and no version of {offered.kind} is known"
+            found += f", that is, an unknown version of {offered.kind}"
         yield Reason("backend-version", f"built for {built}, {found}")
 
 

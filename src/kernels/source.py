@@ -366,8 +366,8 @@ def _choose_commit(
         known = {*branches.values(), *tags.values()}
         found = {commit for commit in known if commit.startswith(name)}
         found.update(find_cached_commits(store, hub.url, ref.repo, name) if "/" not in name else ())
-        if not found and not settings.offline:
-            found = set(hub.find_commits(ref.repo, name))
+        if hub.is_directory or not (found or settings.offline):
+            found.update(hub.find_commits(ref.repo, name))
         if len(found) == 1:
             commit = found.pop()
             return f"commit {commit}", commit

@@ -16,7 +16,7 @@ from kernel_spec import directory
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernel_spec.metadata import FILE_NAME, KernelDependency, Metadata, format_metadata
 from kernel_spec.names import RepoId, module_name
 from kernel_spec.wire import (
     Organization,
@@ -39,6 +39,8 @@ def write_variant(
     backend: BackendKind = BackendKind.CPU,
     archs: tuple[str, ...] = (),
     minver: tuple[int, int, int] | None = None,
+    needs: tuple[KernelDependency, ...] = (),
+    packages: tuple[str, ...] = (),
     digest: bool = True,
 ) -> Path:
     """Write a variant directory with a digest in its metadata."""
@@ -54,6 +56,8 @@ def write_variant(
         backend=backend,
         archs=archs,
         minver=minver,
+        kernel_depends=needs,
+        python_depends=packages,
         digest=digest_tree(place) if digest else None,
     )
     (place / FILE_NAME).write_bytes(format_metadata(metadata))
@@ -78,13 +82,19 @@ class Publisher:
         branch: str = "v1",
         variants: Mapping[str, Mapping[str, str | bytes]] | None = None,
         tags: tuple[str, ...] = (),
+        extra: Mapping[str, str] | None = None,
         **metadata: object,
     ) -> str:
-        """Publish variants to a branch and return the commit."""
+        """Publish variants to a branch, and ``extra`` files beside build; return the commit."""
         owner, name = repo.split("/")
         project = self.projects / f"{name}-{len(list(self.projects.iterdir()))}"
-        for variant, files in (variants or {"torch-cpu": {"__init__.py": INIT}}).items():
+        for variant, files in (
+            {"torch-cpu": {"__init__.py": INIT}} if variants is None else variants
+        ).items():
             write_variant(project / "build" / variant, files, **{"name": name, **metadata})  # type: ignore[arg-type]
+        for path, text in (extra or {}).items():
+            project.mkdir(exist_ok=True)
+            (project / path).write_text(text)
         paths = [path for path in project.rglob("*") if path.is_file()]
         files = {path.relative_to(project).as_posix(): path for path in paths}
         refs = (

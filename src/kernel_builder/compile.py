@@ -124,7 +124,7 @@ def compile_variant(
     finished = run_confined(
         [ninja, "-f", "../build.ninja", "-j", str(jobs or choose_jobs(_peak(build))), "-k", "0"],
         sandbox=sandbox,
-        view=_view(environment, ninja, cache, work),
+        view=_view(environment, ninja, cache, work, settings),
         cwd=stage,
         variables={**settings.variables, "NINJA_STATUS": "[%f/%t] "},
         on_line=_status_reader(on_step),
@@ -271,12 +271,18 @@ def _status_reader(
     return read_status
 
 
-def _view(environment: Environment, ninja: Path, cache: ObjectCache, work: Path) -> View:
+def _view(
+    environment: Environment, ninja: Path, cache: ObjectCache, work: Path, settings: Settings
+) -> View:
     """Return what compilers and the linker see besides the system."""
     toolchain, cuda = environment.toolchain, environment.cuda
     kit = environment.kit
     readable = [ninja, cache.root, *_input_roots(environment), kit.system, kit.torch, kit.compat]
-    readable += find_installation(Path(word) for word in toolchain.command if word.startswith("/"))
+    programs = [word for word in toolchain.command if word.startswith("/")]
+    # The compiler takes these from where PATH finds them first.
+    found = [shutil.which(name, path=settings.search_path) for name in ("as", "ld")]
+    programs += [program for program in found if program is not None]
+    readable += find_installation(map(Path, programs))
     readable += toolchain.files.values()
     readable += [] if cuda is None else [cuda.root, cuda.cudart]
     return View(readable=tuple(path for path in readable if path.exists()), writable=(work,))

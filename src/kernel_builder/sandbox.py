@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import assert_never
+from typing import Literal, assert_never
 
 from kernel_builder.errors import CommandError, ToolchainError
 from kernel_builder.process import Finished, run
@@ -174,7 +174,8 @@ def run_confined(
             words = [*sandbox.start, *_UNSHARE, "sh", "-c", script, "sh", str(cwd), *words]
         case _:
             assert_never(sandbox.mechanism)
-    inside = {**variables, "HOME": _NOWHERE, "TMPDIR": "/tmp"}
+    search = os.pathsep.join([variables.get("PATH", ""), "/usr/bin", "/bin"]).lstrip(os.pathsep)
+    inside = {**variables, "HOME": _NOWHERE, "TMPDIR": "/tmp", "PATH": search}
     try:
         done = run(words, variables=inside, timeout=timeout, on_line=on_line, check=check)
     except CommandError as err:
@@ -194,8 +195,8 @@ def bubblewrap_arguments(view: View, cwd: Path) -> tuple[str, ...]:
     for path in _system():
         target = _link(path)
         words += ["--symlink", target, path] if target else ["--ro-bind", path, path]
-    for place, path, writable in _mounts(view):
-        words += ["--bind" if writable else "--ro-bind", place, path]
+    option = {"read": "--ro-bind", "write": "--bind", "link": "--symlink"}
+    words += [word for each in _mounts(view) for word in (option[each.kind], each.place, each.path)]
     if view.gpu:
         words += ["--ro-bind-try", "/sys", "/sys"]
         words += [word for path in _GPU_DEVICES for word in ("--dev-bind-try", path, path)]
@@ -232,10 +233,8 @@ def unshare_script(view: View, root: Path) -> str:
         target = _link(path)
         lines.append(shlex.join(["link", target, path] if target else ["show", path, path]))
     lines += [f"share /dev/{name} /dev/{name}" for name in _DEVICE_FILES]
-    lines += [
-        shlex.join(["share" if writable else "show", place, path])
-        for place, path, writable in _mounts(view)
-    ]
+    verb = {"read": "show", "write": "share", "link": "link"}
+    lines += [shlex.join([verb[each.kind], each.place, each.path]) for each in _mounts(view)]
     if view.gpu:
         lines += ["show /sys /sys"]
         lines += [f"share {path} {path}" for path in _GPU_DEVICES if Path(path).exists()]
@@ -268,24 +267,37 @@ def _link(path: str) -> str | None:
     return str(Path(path).readlink()) if Path(path).is_symlink() else None
 
 
-def _mounts(view: View) -> list[tuple[str, str, bool]]:
-    """Return what is mounted: from where, to where, writable; outer directories first.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Mount:
+    """One thing of a view: where it is outside, its path inside, and how it is seen."""
 
-    A link is mounted under its own name and under that of what it leads to.
+    place: str
+    path: str
+    kind: Literal["read", "write", "link"]
+
+
+def _mounts(view: View) -> list[_Mount]:
+    """Return what a view is made of, outer directories first.
+
+    What is named through a link stays a link: compilers find their parts by where it leads.
     """
-    found: dict[str, tuple[str, bool]] = {}
-    for paths, writable in ((view.readable, False), (view.writable, True)):
-        for path in paths:
-            place = path.absolute()
-            real = place.resolve()
-            for name in (real, place):
-                if writable or not _is_covered(name, found):
-                    found[str(name)] = (str(real), writable)
-    order = sorted(found, key=lambda name: (len(Path(name).parts), name))
-    return [(found[name][0], name, found[name][1]) for name in order]
+    named: list[_Mount] = []
+    kinds: tuple[tuple[tuple[Path, ...], Literal["read", "write"]], ...]
+    kinds = ((view.readable, "read"), (view.writable, "write"))
+    for paths, kind in kinds:
+        for path in map(Path.absolute, paths):
+            place, real = str(path), str(path.resolve())
+            named.append(_Mount(place=real, path=real, kind=kind))
+            last: Literal["link", "read", "write"] = "link" if path.is_symlink() else kind
+            named.append(_Mount(place=real, path=place, kind=last))
+    found: dict[str, _Mount] = {}
+    for each in sorted(named, key=lambda each: (len(Path(each.path).parts), each.path)):
+        if each.kind == "write" or not _is_covered(Path(each.path), found):
+            found[each.path] = each
+    return list(found.values())
 
 
-def _is_covered(path: Path, found: Mapping[str, tuple[str, bool]]) -> bool:
+def _is_covered(path: Path, found: Mapping[str, _Mount]) -> bool:
     """Say whether a path is seen already: it lies in the system, or under what is mounted."""
     above = {str(each) for each in (path, *path.parents)}
     return not above.isdisjoint(_SYSTEM) or not above.isdisjoint(found)

@@ -65,12 +65,20 @@ def test_what_lies_in_the_system_or_under_another_is_mounted_once(tmp_path: Path
     assert "/usr/include" not in [each[2] for each in shown]
 
 
-def test_a_link_is_seen_under_both_names(tmp_path: Path) -> None:
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    """What gcc is called through tells it where its parts are."""
     (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "g++").touch()
     (tmp_path / "link").symlink_to("real")
-    shown = {each[2]: each[1] for each in pairs(View(readable=(tmp_path / "link",)))}
-    assert shown[str(tmp_path / "link")] == str(tmp_path / "real")
-    assert shown[str(tmp_path / "real")] == str(tmp_path / "real")
+    (tmp_path / "g++").symlink_to("real/g++")
+    view = View(readable=(tmp_path / "g++", tmp_path / "link" / "g++"))
+    words = bubblewrap_arguments(view, Path("/"))
+    at = words.index(str(tmp_path / "g++"))
+    assert words[at - 2 : at] == ("--symlink", str(tmp_path / "real" / "g++"))
+    shown = {each[2]: each[1] for each in pairs(view)}
+    assert set(shown.values()) >= {str(tmp_path / "real" / "g++")}
+    # Under a directory that is a link, the file has both names.
+    assert str(tmp_path / "link" / "g++") in shown
 
 
 def test_awkward_names_are_quoted_in_the_script(tmp_path: Path) -> None:

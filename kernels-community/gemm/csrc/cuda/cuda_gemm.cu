@@ -1,0 +1,213 @@
+// Chooses a tile, describes the matrices to the copy engine, and launches.
+#include "cuda_gemm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include <cuda_runtime.h>
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/macros.h>
+
+#include "../product.h"
+#include "repack.h"
+#include "sm90_gemm.h"
+#include "tensor_map.h"
+#include "tile_table.h"
+
+namespace gemm::cuda {
+namespace {
+
+constexpr int kMostDevices = 64;
+constexpr int kAlignment = 16;  // of data and rows, for the copy engine
+
+template <class... Tiles>
+std::array<const void*, sizeof...(Tiles)> list_kernels(TileList<Tiles...>) {
+  return {reinterpret_cast<const void*>(&gemm_kernel<Tiles>)...};
+}
+
+const void* kernel_of(int tile) {
+  static const auto kernels = list_kernels(Compiled{});
+  return kernels[tile];
+}
+
+int get_attribute(cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  STD_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+// The multiprocessors of a device, which must be a Hopper.
+int count_processors(int device) {
+  static std::atomic<int> known[kMostDevices];
+  STD_TORCH_CHECK(device < kMostDevices, "device ", device, " is beyond the ", kMostDevices, "th");
+  if (const int count = known[device]) return count;
+  const int major = get_attribute(cudaDevAttrComputeCapabilityMajor, device);
+  const int minor = get_attribute(cudaDevAttrComputeCapabilityMinor, device);
+  STD_TORCH_CHECK(
+      major == 9 && minor == 0, "gemm on CUDA needs a GPU of capability 9.0 (H100, H200); device ",
+      device, " has ", major, ".", minor);
+  return known[device] = get_attribute(cudaDevAttrMultiProcessorCount, device);
+}
+
+// A launch of `clusters` clusters of this tile. The attributes point into it, so it stays in place.
+struct Launch {
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute attributes[2]{};
+
+  Launch(const TileFacts& tile, int clusters, cudaStream_t stream) {
+    config.gridDim = static_cast<unsigned>(clusters * tile.cluster());
+    config.blockDim = static_cast<unsigned>(tile.threads);
+    config.dynamicSmemBytes = static_cast<size_t>(tile.bytes);
+    config.stream = stream;
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(tile.cluster()), 1, 1};
+    config.attrs = attributes;
+    config.numAttrs = tile.cluster() > 1 ? 2 : 1;
+  }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+};
+
+// How many clusters of a tile run at once. Asking also readies the kernel on the device.
+int count_resident(int tile, int device, int processors) {
+  static std::atomic<int> known[kMostDevices][Compiled::kCount];
+  std::atomic<int>& count = known[device][tile];
+  if (const int found = count) return found;
+  const TileFacts& facts = Compiled::kFacts[tile];
+  STD_CUDA_CHECK(cudaFuncSetAttribute(
+      kernel_of(tile), cudaFuncAttributeMaxDynamicSharedMemorySize, facts.bytes));
+  int resident = processors * facts.blocks_per_sm;
+  if (facts.cluster() > 1) {
+    const Launch launch(facts, 1, nullptr);
+    STD_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel_of(tile), &launch.config));
+  }
+  STD_TORCH_CHECK(resident > 0, "the GPU cannot hold tile ", tile);
+  return count = resident;
+}
+
+bool is_aligned(const void* data, int64_t row_stride, int64_t element_size) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+  return (address | row_stride * element_size) % kAlignment == 0;
+}
+
+// Whether the copy engine can read an operand as it lies.
+bool is_native(const View& view, int64_t rows, int64_t k) {
+  if (rows == 1) return view.k_stride == 1 && is_aligned(view.data, 0, 1);
+  return view.k_stride == 1 && view.row_stride >= k && is_aligned(view.data, view.row_stride, 1);
+}
+
+// Holds copies of operands until the launch is queued; the allocator keeps them for the stream.
+struct Repacked {
+  std::optional<Tensor> a;
+  std::optional<Tensor> b;
+};
+
+// Replaces operands that the copy engine cannot read by copies that it can.
+Repacked repack_operands(Product& product, const Tensor& like, cudaStream_t stream) {
+  Repacked copies;
+  Repack jobs[2] = {};
+  int count = 0;
+  const auto plan = [&](View& view, int64_t rows, std::optional<Tensor>& copy) {
+    if (is_native(view, rows, product.k)) return;
+    const int64_t sizes[] = {rows, product.k};
+    copy = torch::stable::new_empty(like, {sizes, 2});
+    auto* to = static_cast<uint8_t*>(copy->mutable_data_ptr());
+    jobs[count++] = {
+        static_cast<const uint8_t*>(view.data), to, rows, product.k, view.row_stride,
+        view.k_stride};
+    view = {to, product.k, 1};
+  };
+  plan(product.a, product.m, copies.a);
+  plan(product.b, product.n, copies.b);
+  if (count > 0) repack(jobs, count, stream);
+  return copies;
+}
+
+Matrix operand(const View& view, int64_t rows, int64_t k, int box_rows) {
+  return {
+      view.data, rows, k, rows == 1 ? k : view.row_stride, box_rows, static_cast<int>(kBlockK),
+      CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_128B};
+}
+
+Problem describe_problem(const Product& product, void* c, int64_t c_stride, const TileFacts& tile) {
+  Problem problem{};
+  problem.a_scale = static_cast<const float*>(product.a_scale.data);
+  problem.b_scale = static_cast<const float*>(product.b_scale.data);
+  problem.c = static_cast<__nv_bfloat16*>(c);
+  problem.a_scale_k_stride = product.a_scale.k_stride;
+  problem.a_scale_m_stride = product.a_scale.row_stride;
+  problem.b_scale_k_stride = product.b_scale.k_stride;
+  problem.b_scale_n_stride = product.b_scale.row_stride;
+  problem.c_stride = c_stride;
+  problem.m = static_cast<int>(product.m);
+  problem.n = static_cast<int>(product.n);
+  problem.k_blocks = static_cast<int>(product.k_blocks());
+  problem.m_units = count_m_units(tile, product.m);
+  problem.n_units = count_n_units(tile, product.n);
+  return problem;
+}
+
+void launch(const Product& product, void* c, int64_t c_stride, int index, int device,
+            cudaStream_t stream) {
+  const TileFacts& tile = Compiled::kFacts[index];
+  const int processors = count_processors(device);
+  Problem problem = describe_problem(product, c, c_stride, tile);
+  problem.raster = choose_raster(tile, problem.m_units, processors);
+  const CUtensorMap a_map =
+      describe_matrix(operand(product.a, product.m, product.k, tile.load_rows_a));
+  const CUtensorMap b_map =
+      describe_matrix(operand(product.b, product.n, product.k, tile.load_rows_b));
+  const CUtensorMap c_map = describe_matrix(
+      {c, product.m, product.n, c_stride, 16, tile.piece_columns, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+       tile.piece_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE});
+  const int units = problem.m_units * problem.n_units;
+  const int resident = count_resident(index, device, processors);
+  const Launch launch(tile, tile.splits > 1 ? units : std::min(units, resident), stream);
+  void* arguments[] = {
+      const_cast<CUtensorMap*>(&a_map), const_cast<CUtensorMap*>(&b_map),
+      const_cast<CUtensorMap*>(&c_map), &problem};
+  STD_CUDA_CHECK(cudaLaunchKernelExC(&launch.config, kernel_of(index), arguments));
+}
+
+}  // namespace
+
+void multiply_into(
+    Tensor& c, const Tensor& a, const Tensor& b, const Tensor& a_scale, const Tensor& b_scale,
+    bool nt, int64_t tile) {
+  Product product = read_product(c, a, b, a_scale, b_scale, nt);
+  STD_TORCH_CHECK(
+      a.scalar_type() == ScalarType::Float8_e4m3fn,
+      "a and b must be float8_e4m3fn on CUDA; found ",
+      torch::headeronly::toString(a.scalar_type()));
+  STD_TORCH_CHECK(tile < Compiled::kCount, "there is no tile ", tile);
+  if (product.m == 0 || product.n == 0) return;
+  if (product.k == 0) {
+    torch::stable::zero_(c);
+    return;
+  }
+  const auto device = a.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  void* stream_handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream_handle));
+  const auto stream = static_cast<cudaStream_t>(stream_handle);
+
+  const bool direct =
+      c.stride(1) == 1 && (product.m == 1 || c.stride(0) >= product.n) &&
+      is_aligned(c.const_data_ptr(), product.m == 1 ? 0 : c.stride(0), 2);
+  const Tensor target = direct ? c : make_result(a, b, nt);
+  const Repacked copies = repack_operands(product, a, stream);
+  const int chosen = tile >= 0 ? static_cast<int>(tile)
+                               : choose_tile(
+                                     product.m, product.n, product.k_blocks(),
+                                     count_processors(device));
+  const int64_t c_stride = product.m == 1 ? product.n : target.stride(0);
+  launch(product, target.mutable_data_ptr(), c_stride, chosen, device, stream);
+  if (!direct) torch::stable::copy_(c, target);
+}
+
+}  // namespace gemm::cuda

@@ -12,10 +12,10 @@ from kernel_builder.errors import ArchError, ExportError
 from kernel_builder.known import read_known
 from kernel_builder.plan import Host, Plan, Selection, VariantBuild, plan
 from kernel_builder.sources import SourceSet
-from kernel_builder.units import CompileUnit, needs_device_compiler
+from kernel_builder.units import CompileUnit, needs_device_compiler, unpackaged_notes
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
-from kernel_spec.version import MajorMinor, parse_major_minor
+from kernel_spec.version import MajorMinor
 
 _UNIQUE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 # Stands for whatever torch is installed later, where build.toml sets no bound.
@@ -118,7 +118,21 @@ def plan_export(
         lines = "".join(f"\n  {note}" for note in notes)
         raise ExportError(f"{build.general.name}: none of its backends can be exported{lines}")
     found.sort(key=lambda each: each.backend.value)
-    return ExportPlan(backends=tuple(found), notes=(*notes, *planned.notes))
+    notes += _dropped_notes(planned)
+    return ExportPlan(backends=tuple(found), notes=(*notes, *unpackaged_notes(build, sources)))
+
+
+def _dropped_notes(planned: Plan) -> list[str]:
+    """Return what the plan says of architectures that are asked for and not compiled.
+
+    The variant is named by its backend: its name would tell of a torch that is made up.
+    """
+    return [
+        note.replace(str(variant.variant), variant.backend.value, 1)
+        for variant in planned.variants
+        for note in planned.notes
+        if note.startswith(f"{variant.variant}: ") and " is not compiled" in note
+    ]
 
 
 def _plan_newest(build: Build, sources: SourceSet, backends: frozenset[BackendKind]) -> Plan:
@@ -128,11 +142,18 @@ def _plan_newest(build: Build, sources: SourceSet, backends: frozenset[BackendKi
         ArchError: none does; what is wrong with the newest.
     """
     failure: ArchError | None = None
+    without_cuda: Plan | None = None
     for version in _toolkit_versions(build):
         try:
-            return _plan_with(build, sources, backends, version)
+            planned = _plan_with(build, sources, backends, version)
         except ArchError as err:
             failure = failure or err
+            continue
+        if not any(each.backend is BackendKind.CUDA for each in planned.skipped):
+            return planned
+        without_cuda = without_cuda or planned
+    if without_cuda is not None:
+        return without_cuda
     assert failure is not None
     raise failure
 
@@ -159,8 +180,9 @@ def _plan_toolkits(build: Build, sources: SourceSet) -> tuple[Toolkit, ...]:
 def _toolkit_versions(build: Build) -> tuple[MajorMinor, ...]:
     """Return the toolkits at which something may change, newest first."""
     versions = {max(since, MajorMinor(11, 0)) for since, _ in read_known().cuda_archs}
-    stated = [build.general.cuda.minver, *(each.cuda_minver for each in build.components)]
-    versions.update(parse_major_minor(text) for text in stated if text is not None)
+    bounds = build.general.cuda
+    stated = [bounds.minver, bounds.maxver, *(each.cuda_minver for each in build.components)]
+    versions.update(MajorMinor(*version_key(text)) for text in stated if text is not None)
     return tuple(sorted(versions, reverse=True))
 
 

@@ -11,6 +11,8 @@ from kernel_builder.export.backends import BackendExport, Toolkit
 from kernel_builder.export.quote import quote_cmake, quote_option, quote_path
 from kernel_builder.export.units import UnitFlags, shared_options, sort_flags
 from kernel_builder.flags import CXX20_SINCE
+from kernel_spec.backend import BackendKind
+from kernel_spec.version import MajorMinor
 
 _HERE = "${CMAKE_CURRENT_SOURCE_DIR}"
 
@@ -47,7 +49,7 @@ def format_cmake(
     ]
     for number, each in enumerate(backends):
         word = "if" if number == 0 else "elseif"
-        lines += ["", f"{word}(KERNEL_CHOSEN STREQUAL {each.backend.value})"]
+        lines += ["", f'{word}(KERNEL_CHOSEN STREQUAL "{each.backend.value}")']
         body = list(_backend(build, each, project)) or ["# Nothing is compiled for it."]
         lines += [f"  {line}" if line else "" for line in body]
     return "\n".join([*lines, "endif()", "", "kernel_package()", ""])
@@ -66,6 +68,11 @@ def _backend(build: Build, export: BackendExport, project: Path) -> Iterator[str
         words = [f"MINVER {bounds.minver}"] if bounds.minver is not None else []
         words += [f"MAXVER {bounds.maxver}"] if bounds.maxver is not None else []
         yield f"kernel_require_torch({' '.join(words)})"
+    if export.backend is BackendKind.CUDA:
+        cuda = build.general.cuda
+        words = [f"MINVER {cuda.minver}"] if cuda.minver is not None else []
+        words += [f"MAXVER {cuda.maxver}"] if cuda.maxver is not None else []
+        yield from [f"kernel_require_cuda({' '.join(words)})"] if words else []
     words = [made.op_id]
     words += ["STABLE_ABI"] if made.stable_abi is not None else []
     depends = [name for name in made.depends if name != "torch"]
@@ -123,7 +130,7 @@ def _unit(
     words = [quote_option(option) for option in flags.options if option not in shared]
     if flags.device:
         words.append(f"${{{_archs_name(export, flags.unit.source)}}}")
-    words += [quote_option(flag) for flag in flags.author]
+    words += [_author_option(flag, since) for flag, since in flags.author]
     if words:
         lines += _call("set_property", f"SOURCE {source} PROPERTY COMPILE_OPTIONS", words)
     since = export.since(flags.unit)
@@ -143,6 +150,15 @@ def _option(flags: UnitFlags, option: str) -> str:
     if option in flags.gnu_options:
         condition = f"$<AND:{condition},$<CXX_COMPILER_ID:GNU>>"
     return f'"$<{condition}:{quote_option(option)[1:-1]}>"'
+
+
+def _author_option(flag: str, since: MajorMinor | None) -> str:
+    """Write a flag of the author; what older toolkits do not know is not for them."""
+    quoted = quote_option(flag)
+    if since is None:
+        return quoted
+    condition = f"$<VERSION_GREATER_EQUAL:$<CUDA_COMPILER_VERSION>,{since}>"
+    return f'"$<{condition}:{quoted[1:-1]}>"'
 
 
 def _shared_include(units: Sequence[UnitFlags]) -> tuple[str, ...]:

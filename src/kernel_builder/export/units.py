@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_builder.environment import Environment
 from kernel_builder.flags import compile_flags
+from kernel_builder.known import read_known
 from kernel_builder.plan import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
@@ -32,7 +33,8 @@ class UnitFlags:
         include: directories of the project, in order.
         options: flags of our own.
         gnu_options: those of them that only GCC understands, in order.
-        author: the flags of the author, which come last.
+        author: the flags of the author, which come last, each with the lowest CUDA toolkit that it
+            is for, or None.
     """
 
     unit: CompileUnit
@@ -41,7 +43,7 @@ class UnitFlags:
     include: tuple[str, ...]
     options: tuple[str, ...]
     gnu_options: frozenset[str]
-    author: tuple[str, ...]
+    author: tuple[tuple[str, MajorMinor | None], ...]
 
 
 def sort_flags(unit: CompileUnit, build: VariantBuild, project: Path) -> UnitFlags:
@@ -86,8 +88,23 @@ def sort_flags(unit: CompileUnit, build: VariantBuild, project: Path) -> UnitFla
         include=tuple(include),
         options=tuple(options),
         gnu_options=frozenset(options) - other,
-        author=author,
+        author=tuple((flag, _find_since(flag, plain, build, project)) for flag in author),
     )
+
+
+def _find_since(
+    flag: str, unit: CompileUnit, build: VariantBuild, project: Path
+) -> MajorMinor | None:
+    """Return the lowest toolkit for which the build hands a flag of the author on; None: all."""
+    if not needs_device_compiler(unit):
+        return None
+    versions = [since for since, _ in read_known().cuda_archs]
+    having = [
+        version
+        for version in versions
+        if flag in compile_flags(unit, build, _environment(build, Family.GCC, version), project)
+    ]
+    return min(having) if len(having) < len(versions) else None
 
 
 def _author(unit: CompileUnit) -> tuple[str, ...]:
@@ -123,12 +140,14 @@ def shared_options(flags: Iterable[UnitFlags]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in listed[0].options if each in common))
 
 
-def _environment(build: VariantBuild, family: Family) -> Environment:
+def _environment(
+    build: VariantBuild, family: Family, toolkit: MajorMinor | None = None
+) -> Environment:
     """Return a place to build that is nowhere: only its shape enters the flags."""
     assert build.torch is not None
     cuda = CudaToolchain(
         root=_ELSEWHERE / "cuda",
-        version=MajorMinor(13, 0),
+        version=toolkit or read_known().cuda_archs[0][0],
         nvcc=_ELSEWHERE / "nvcc",
         cudart=_ELSEWHERE / "cudart",
         identity="",

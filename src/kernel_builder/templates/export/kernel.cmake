@@ -71,6 +71,10 @@ if(KERNEL_CHOSEN STREQUAL "cuda" AND "cuda" IN_LIST KERNEL_COMPILED)
   # Every file names its own architectures.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   enable_language(CUDA)
+  set(KERNEL_CUDA_STANDARD ${KERNEL_STANDARD})
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
+    set(KERNEL_CUDA_STANDARD 17)
+  endif()
   string(REGEX MATCH "^[0-9]+" KERNEL_CUDA_MAJOR "${CMAKE_CUDA_COMPILER_VERSION}")
   if(KERNEL_HERE_cuda AND NOT KERNEL_HERE_cuda MATCHES "^${KERNEL_CUDA_MAJOR}[.]")
     message(FATAL_ERROR "torch ${KERNEL_HERE_version} is for CUDA ${KERNEL_HERE_cuda}, and "
@@ -105,6 +109,20 @@ function(kernel_require_torch)
   endif()
 endfunction()
 
+# Fails where the CUDA toolkit is none of those that build.toml names.
+#   kernel_require_cuda([MINVER <version>] [MAXVER <version>])
+function(kernel_require_cuda)
+  cmake_parse_arguments(ARG "" "MINVER;MAXVER" "" ${ARGN})
+  string(REGEX MATCH "^[0-9]+[.][0-9]+" release "${CMAKE_CUDA_COMPILER_VERSION}")
+  set(found "found ${CMAKE_CUDA_COMPILER_VERSION}, ${CMAKE_CUDA_COMPILER}")
+  if(ARG_MINVER AND release VERSION_LESS ARG_MINVER)
+    message(FATAL_ERROR "CUDA ${ARG_MINVER} or newer is needed (general.cuda.minver), ${found}")
+  endif()
+  if(ARG_MAXVER AND release VERSION_GREATER ARG_MAXVER)
+    message(FATAL_ERROR "CUDA ${ARG_MAXVER} or older is needed (general.cuda.maxver), ${found}")
+  endif()
+endfunction()
+
 # Adds the library, which is a Python module too.
 #   kernel_library(<op id> [STABLE_ABI] [DEPENDS <name>...])
 function(kernel_library op_id)
@@ -118,16 +136,20 @@ function(kernel_library op_id)
     CXX_STANDARD ${KERNEL_STANDARD}
     CXX_STANDARD_REQUIRED ON
     CXX_EXTENSIONS OFF
-    CUDA_STANDARD ${KERNEL_STANDARD}
-    CUDA_STANDARD_REQUIRED ON
-    CUDA_EXTENSIONS OFF
     CUDA_ARCHITECTURES OFF
     CUDA_RUNTIME_LIBRARY None)
+  if(KERNEL_CHOSEN STREQUAL "cuda")
+    set_target_properties(${op_id} PROPERTIES
+      CUDA_STANDARD ${KERNEL_CUDA_STANDARD}
+      CUDA_STANDARD_REQUIRED ON
+      CUDA_EXTENSIONS OFF)
+  endif()
   target_compile_definitions(${op_id} PRIVATE TORCH_EXTENSION_NAME=${op_id})
   target_include_directories(${op_id} SYSTEM PRIVATE
     "${KERNEL_HERE_torch}/include"
     "${KERNEL_HERE_torch}/include/torch/csrc/api/include"
-    "${KERNEL_HERE_python_include}")
+    "${KERNEL_HERE_python_include}"
+    ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   foreach(name IN LISTS ARG_DEPENDS)
     if(NOT KERNEL_INCLUDE_${name})
       message(FATAL_ERROR "the headers of ${name} are needed: -DKERNEL_INCLUDE_${name}=<directory>")
@@ -136,14 +158,16 @@ function(kernel_library op_id)
   endforeach()
   # Quoted includes start at the project, and no path of this machine gets into the objects.
   set(place "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(REPLACE "," "\\," for_nvcc "${place}")
   target_compile_options(${op_id} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:-iquote${place}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-iquote${place}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-iquote${for_nvcc}>")
   foreach(map IN ITEMS "${place}/=" "${KERNEL_HERE_torch}=torch"
                        "${KERNEL_HERE_python_include}=python")
+    string(REPLACE "," "\\," for_nvcc "${map}")
     target_compile_options(${op_id} PRIVATE
       "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-ffile-prefix-map=${map}>"
-      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=-ffile-prefix-map=${map}>")
+      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=-ffile-prefix-map=${for_nvcc}>")
   endforeach()
 
   set(names torch)

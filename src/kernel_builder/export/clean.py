@@ -21,7 +21,7 @@ from kernel_builder.package import OPS_FILE, format_ops
 WORK = "_cmake_build"
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55"
 _HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$", re.MULTILINE)
-# What CMake and its generators make in a directory, besides what CMakeLists.txt tells them to.
+# What CMake, its generators and kernel.cmake make in a directory, besides the package.
 _CMAKE_MADE = (
     ".cmake",
     ".ninja_deps",
@@ -33,6 +33,7 @@ _CMAKE_MADE = (
     "build.ninja",
     "cmake_install.cmake",
     "compile_commands.json",
+    "exports.map",
     "install_manifest.txt",
 )
 

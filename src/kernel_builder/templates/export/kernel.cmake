@@ -161,13 +161,13 @@ function(kernel_library op_id)
   string(REPLACE "," "\\," for_nvcc "${place}")
   target_compile_options(${op_id} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:-iquote${place}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-iquote${for_nvcc}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=\"-iquote${for_nvcc}\">")
   foreach(map IN ITEMS "${place}/=" "${KERNEL_HERE_torch}=torch"
                        "${KERNEL_HERE_python_include}=python")
     string(REPLACE "," "\\," for_nvcc "${map}")
     target_compile_options(${op_id} PRIVATE
       "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-ffile-prefix-map=${map}>"
-      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=-ffile-prefix-map=${for_nvcc}>")
+      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=\"-ffile-prefix-map=${for_nvcc}\">")
   endforeach()
 
   set(names torch)
@@ -180,11 +180,12 @@ function(kernel_library op_id)
   foreach(name IN LISTS names)
     target_link_libraries(${op_id} PRIVATE "${KERNEL_HERE_torch}/lib/lib${name}.so")
   endforeach()
-  set(exports "${KERNEL_CMAKE_DIR}/exports.map")
-  set_property(TARGET ${op_id} PROPERTY LINK_DEPENDS "${exports}")
+  # Named without its directory, in which a comma would part the linker's words.
+  configure_file("${KERNEL_CMAKE_DIR}/exports.map" "${CMAKE_BINARY_DIR}/exports.map" COPYONLY)
+  set_property(TARGET ${op_id} PROPERTY LINK_DEPENDS "${CMAKE_BINARY_DIR}/exports.map")
   target_link_options(${op_id} PRIVATE
     "LINKER:--no-as-needed" "LINKER:--gc-sections" "LINKER:--exclude-libs,ALL"
-    "LINKER:-z,noexecstack" "LINKER:-z,relro" "LINKER:--version-script=${exports}"
+    "LINKER:-z,noexecstack" "LINKER:-z,relro" "LINKER:--version-script=exports.map"
     "$<$<CONFIG:Release>:LINKER:--strip-debug>")
   if(KERNEL_CHOSEN STREQUAL "cuda")
     find_file(kernel_cudart libcudart.so.${KERNEL_CUDA_MAJOR} REQUIRED NO_CACHE

@@ -185,7 +185,8 @@ def _unconditional(body: list[ast.stmt]) -> Iterator[ast.AST]:
                 yield subject
             case ast.With(items=items, body=inner):
                 yield from items
-                yield from _unconditional(inner)
+                if not any("suppress" in ast.dump(item) for item in items):
+                    yield from _unconditional(inner)
             case ast.Try():
                 pass
             case _:

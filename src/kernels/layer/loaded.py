@@ -63,8 +63,11 @@ def describe_layer(cls: type[Any], repository: str) -> LoadedLayer:
 
 
 def _kernel_of(cls: type[Any]) -> LoadedKernel | None:
-    root = cls.__module__.partition(".")[0]
-    return next((each for each in get_loaded_kernels() if each.module.__name__ == root), None)
+    place = f"{cls.__module__}."
+    return next(
+        (each for each in get_loaded_kernels() if place.startswith(f"{each.module.__name__}.")),
+        None,
+    )
 
 
 def _content_of(kernel: LoadedKernel) -> str | None:

@@ -1,0 +1,155 @@
+"""Tiny kernels with layers, written on the fly, and a process without any mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import kernels.load
+from kernel_spec.backend import BackendKind
+from kernel_spec.digest import digest_tree
+from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernels import log, use_kernel_forward_from_hub
+from kernels.layer import mapping
+from kernels.settings import VARIABLES
+
+LAYERS = """
+import torch
+from torch import nn
+
+CALLS = []
+
+
+class Double(nn.Module):
+    can_torch_compile = True
+
+    def forward(self, x):
+        CALLS.append("Double")
+        return 2 * x
+
+
+class Scale(nn.Module):
+    can_torch_compile = True
+
+    def forward(self, x):
+        return x * self.weight
+
+
+class OnlyEager(nn.Module):
+    def forward(self, x):
+        CALLS.append("OnlyEager")
+        return 2 * x
+
+
+class NoBackward(nn.Module):
+    can_torch_compile = True
+    has_backward = False
+
+    def forward(self, x):
+        CALLS.append("NoBackward")
+        return (2 * x).detach()
+"""
+INIT = "from . import layers\n\n\ndef twice(x):\n    return 2 * x\n"
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test its own settings, its own table of kernels, and lines not said yet."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "KERNELS_CACHE", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("KERNELS_HUB", f"file://{tmp_path / 'nowhere'}")
+    monkeypatch.setattr(mapping, "_registered", {})
+    kernels.load.forget()
+    log.forget()
+
+
+@pytest.fixture
+def write_kernel(tmp_path: Path) -> Callable[..., Path]:
+    """Write a kernel whose module ``layers`` has a given source; return its project."""
+
+    def write(
+        layers: str = LAYERS,
+        *,
+        name: str = "toy",
+        init: str = INIT,
+        extension: Mapping[str, object] | None = None,
+    ) -> Path:
+        project = tmp_path / name
+        variant = project / "build" / "torch-cpu"
+        variant.mkdir(parents=True)
+        (variant / "__init__.py").write_text(init)
+        (variant / "layers.py").write_text(layers)
+        metadata = Metadata(
+            name=name,
+            id=f"_{name}_cpu_0123456789ab",
+            version=1,
+            license="Apache-2.0",
+            backend=BackendKind.CPU,
+            digest=digest_tree(variant),
+            extension=extension or {},
+        )
+        (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+        return project
+
+    return write
+
+
+@pytest.fixture
+def toy(write_kernel: Callable[..., Path]) -> Path:
+    return write_kernel()
+
+
+@pytest.fixture
+def calls(toy: Path) -> list[str]:
+    """Return what the layers of ``toy`` write down when they run."""
+    recorded: list[str] = kernels.get_local_kernel(toy).layers.CALLS
+    return recorded
+
+
+@use_kernel_forward_from_hub("Double")
+class ModelDouble(nn.Module):
+    """A layer as a model has it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+
+class Model(nn.Module):
+    """Two extensible layers, and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.layers = nn.ModuleList([ModelDouble(), ModelDouble()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return Model()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(3, 4)
+
+
+@pytest.fixture
+def warnings_of(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "kernels" and record.levelname == "WARNING"
+    ]

@@ -23,10 +23,10 @@ from kernel_builder.toolchain.cpu import (
     get_compiler,
     read_toolchain,
 )
-from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_version, get_cuda, identify_cuda
+from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_versions, get_cuda, identify_cuda
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
-from kernel_spec.backend import BackendKind
+from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.version import MajorMinor
 
 _OLDEST_STABLE = (2, 10)
@@ -56,23 +56,29 @@ class Environment:
 
 
 def detect_host(settings: Settings) -> Host:
-    """Say what this machine offers; cheap, and no program is started."""
+    """Say what this machine offers; cheap, and no program is started.
+
+    Raises:
+        SelectionError: a toolkit is asked for by a version that is not pinned.
+    """
     torch = find_torch()
     missing = dict(read_known().uncompiled)
     if find_compiler(settings) is None:
         missing[BackendKind.CPU] = missing[BackendKind.CUDA] = describe_missing(settings)
     toolkits: dict[BackendKind, MajorMinor] = {}
-    cuda = find_cuda_version(settings, platform.machine())
-    if isinstance(cuda, MajorMinor):
-        toolkits[BackendKind.CUDA] = cuda
-    else:
+    more: dict[BackendKind, tuple[MajorMinor, ...]] = {}
+    cuda = find_cuda_versions(settings, platform.machine())
+    if isinstance(cuda, str):
         missing[BackendKind.CUDA] = cuda
+    else:
+        toolkits[BackendKind.CUDA], more[BackendKind.CUDA] = cuda[0], cuda[1:]
     return Host(
         cpu=platform.machine(),
         os=platform.system().lower(),
         torch=None if torch is None else torch.build,
         missing=missing,
         toolkits=toolkits,
+        more_toolkits=more,
     )
 
 
@@ -101,12 +107,18 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
         torch=torch,
         torch_libraries=libraries,
         python_include=include,
-        cuda=get_cuda(settings) if build.backend is BackendKind.CUDA else None,
+        cuda=get_cuda(settings, toolkit_of(build)) if build.backend is BackendKind.CUDA else None,
         kit=make_link_kit(
             toolchain, libraries, variables=settings.variables, store=settings.cache / "stubs"
         ),
         depends=tuple(fetch_dependency(origin, settings) for origin in origins),
     )
+
+
+def toolkit_of(build: VariantBuild) -> MajorMinor | None:
+    """Return the version of the toolkit that a variant is for, or None."""
+    backend = build.variant.backend
+    return backend.version if isinstance(backend, Backend) else None
 
 
 def identify_environment(build: VariantBuild, settings: Settings) -> str:
@@ -119,7 +131,7 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
     if build.units:
         facts += [get_compiler(settings).identity, get_torch().identity]
     if build.units and build.backend is BackendKind.CUDA:
-        facts.append(identify_cuda(settings))
+        facts.append(identify_cuda(settings, toolkit_of(build)))
     if build.units:
         facts += [repr(origin) for origin in find_origins(build.depends, build.sources, settings)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()

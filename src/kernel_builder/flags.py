@@ -15,6 +15,9 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
 CXX20_SINCE = MajorMinor(2, 12)
+_CXX20_CUDA = MajorMinor(12, 0)
+_STUB_FLAG = "-static-global-template-stub"
+_STUB_FLAG_SINCE = MajorMinor(12, 8)
 # Python 3.9 and later: every library is one file for all of them.
 _LIMITED_API = "0x03090000"
 
@@ -87,11 +90,11 @@ def _device_flags(
     # The names of device code in unnamed namespaces have a hash of the file's whole path in them.
     place = f"--orig_src_path_name={unit.source}".replace(",", "\\,")
     return (
-        f"-std={_standard(environment)}",
+        f"-std={_device_standard(environment)}",
         "-O3",
         "-DNDEBUG",
         "--expt-relaxed-constexpr",
-        f"-frandom-seed={unit.source}",
+        *_seed(unit, environment),
         f"-Xcudafe={place}",
         f"-Xcicc={place}",
         "-DENABLE_FP8",
@@ -105,8 +108,25 @@ def _device_flags(
         "-isystem",
         str(environment.python_include),
         *_for_host(unit.cxx_flags),
-        *unit.backend_flags,
+        *_known_flags(unit.backend_flags, environment),
     )
+
+
+def _seed(unit: CompileUnit, environment: Environment) -> tuple[str, ...]:
+    """Name what random names are made from; where nvcc does not take it, the C++ compiler does."""
+    flag = f"-frandom-seed={unit.source}"
+    return (flag,) if environment.cuda is None or environment.cuda.seeded else _for_host([flag])
+
+
+def _device_standard(environment: Environment) -> str:
+    old = environment.cuda is not None and environment.cuda.version < _CXX20_CUDA
+    return "c++17" if old else _standard(environment)
+
+
+def _known_flags(flags: Iterable[str], environment: Environment) -> tuple[str, ...]:
+    """Leave out an author's flag that an older nvcc does not know and that changes nothing there."""
+    old = environment.cuda is not None and environment.cuda.version < _STUB_FLAG_SINCE
+    return tuple(flag for flag in flags if not (old and flag.startswith(_STUB_FLAG)))
 
 
 def _for_host(flags: Iterable[str]) -> tuple[str, ...]:

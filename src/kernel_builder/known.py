@@ -25,6 +25,7 @@ class Known:
             Python dependency stands for.
         uncompiled: for each backend that this version cannot compile, what it would need.
         cuda_archs: default capabilities by the lowest CUDA toolkit, newest first.
+        cuda_supported: all capabilities that it compiles for, likewise.
     """
 
     lowest_stable_abi: MajorMinor
@@ -33,10 +34,15 @@ class Known:
     python_depends: Mapping[BackendKind | None, Mapping[str, str]]
     uncompiled: Mapping[BackendKind, str]
     cuda_archs: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
+    cuda_supported: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
 
     def list_cuda_archs(self, toolkit: MajorMinor) -> tuple[str, ...]:
         """Return the capabilities that a CUDA toolkit compiles by default."""
         return next(archs for since, archs in self.cuda_archs if since <= toolkit)
+
+    def list_supported_archs(self, toolkit: MajorMinor) -> tuple[str, ...]:
+        """Return all capabilities that a CUDA toolkit can compile for, without suffixes."""
+        return next(archs for since, archs in self.cuda_supported if since <= toolkit)
 
 
 @cache
@@ -53,6 +59,10 @@ def read_known() -> Known:
         },
         cuda_archs=tuple(
             (parse_major_minor(each["since"]), tuple(each["archs"])) for each in data["cuda-archs"]
+        ),
+        cuda_supported=tuple(
+            (parse_major_minor(each["since"]), tuple(each["archs"]))
+            for each in data["cuda-supported"]
         ),
         uncompiled={BackendKind(name): text for name, text in data["uncompiled"].items()},
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from kernel_builder.archs import intersect_capabilities
 from kernel_builder.config.general import version_key
 from kernel_builder.config.model import (
     Build,
@@ -16,10 +15,11 @@ from kernel_builder.config.model import (
     TorchNoarch,
     TvmFfiFramework,
 )
-from kernel_builder.errors import ArchError, SelectionError
+from kernel_builder.errors import SelectionError
 from kernel_builder.known import read_known
 from kernel_builder.op_id import make_op_id
 from kernel_builder.sources import SourceFile, SourceSet
+from kernel_builder.targets import choose_cuda
 from kernel_builder.units import (
     CompileUnit,
     is_compiled,
@@ -46,6 +46,7 @@ class Host:
         missing: for each backend that cannot be compiled here, what it lacks
             (``needs nvcc 13.0``).
         toolkits: the version of the toolkit of each backend whose variants carry one.
+        more_toolkits: further toolkits of a backend; each gives a variant of its own.
     """
 
     cpu: str
@@ -53,6 +54,16 @@ class Host:
     torch: TorchBuild | None
     missing: Mapping[BackendKind, str] = field(default_factory=dict)
     toolkits: Mapping[BackendKind, MajorMinor] = field(default_factory=dict)
+    more_toolkits: Mapping[BackendKind, tuple[MajorMinor, ...]] = field(default_factory=dict)
+
+    def targets(self, backend: BackendKind) -> tuple[Backend, ...]:
+        """Return what a backend can be compiled for here; empty: its toolkit is not there."""
+        if backend in UNVERSIONED:
+            return (Backend(backend),)
+        if backend not in self.toolkits:
+            return ()
+        versions = (self.toolkits[backend], *self.more_toolkits.get(backend, ()))
+        return tuple(Backend(backend, version) for version in versions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,10 +73,12 @@ class Selection:
     Attributes:
         backends: only these backends.
         variants: only the variants of these names.
+        archs: only these CUDA capabilities, in place of the toolkit's list.
     """
 
     backends: frozenset[BackendKind] = frozenset()
     variants: frozenset[str] = frozenset()
+    archs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,12 +170,12 @@ def plan(
     for backend in build.general.backends:
         if selection.backends and backend not in selection.backends:
             continue
-        outcome = _plan_backend(build, sources, backend, host)
-        if isinstance(outcome, str):
-            skipped.append(SkippedBackend(backend=backend, reason=outcome))
-            continue
-        variants.append(outcome)
-        notes += [*_notes(sources, outcome), *_dropped_notes(build, outcome)]
+        for outcome, said in _plan_backend(build, sources, backend, host, selection.archs):
+            if isinstance(outcome, str):
+                skipped.append(SkippedBackend(backend=backend, reason=outcome))
+                continue
+            variants.append(outcome)
+            notes += [*_notes(sources, outcome), *(f"{outcome.variant}: {each}" for each in said)]
     variants.sort(key=lambda variant: str(variant.variant))
     notes += unpackaged_notes(build, sources)
     if build.sources:
@@ -198,17 +211,24 @@ def _check_variants(
 
 
 def _plan_backend(
-    build: Build, sources: SourceSet, backend: BackendKind, host: Host
-) -> VariantBuild | str:
-    """Plan the variant of one backend, or say why there is none here."""
+    build: Build, sources: SourceSet, backend: BackendKind, host: Host, asked: tuple[str, ...]
+) -> Iterator[tuple[VariantBuild | str, tuple[str, ...]]]:
+    """Plan the variants of a backend, each with notes, or say why there is none here."""
     components = components_of(build, backend)
     match build.framework:
         case TvmFfiFramework():
-            return "needs TVM FFI, which this version cannot build for yet"
+            yield "needs TVM FFI, which this version cannot build for yet", ()
         case TorchFramework() as framework if components:
-            return _plan_compiled(build, framework, sources, backend, components, host=host)
+            refusal = _refuse_host(framework, sources, backend, components, host)
+            if refusal is not None:
+                yield refusal, ()
+                return
+            for target in host.targets(backend):
+                yield _plan_compiled(
+                    build, framework, sources, target, components, host=host, asked=asked
+                )
         case TorchFramework() | TorchNoarch():
-            return _noarch(build, sources, backend)
+            yield _noarch(build, sources, backend), ()
 
 
 def components_of(build: Build, backend: BackendKind) -> tuple[Component, ...]:
@@ -228,71 +248,52 @@ def current_op_id(build: Build, sources: SourceSet, backend: BackendKind) -> str
     return make_op_id(build, sources, backend, components_of(build, backend))
 
 
-def _plan_compiled(
-    build: Build,
+def _refuse_host(
     framework: TorchFramework,
     sources: SourceSet,
     backend: BackendKind,
     components: tuple[Component, ...],
-    *,
     host: Host,
-) -> VariantBuild | str:
-    """Plan a variant with machine code, or say why it cannot be built here.
-
-    Raises:
-        ArchError: a component has no architecture that can be compiled.
-    """
+) -> str | None:
+    """Say why a backend cannot be compiled here, or None."""
     if backend in host.missing:
         return host.missing[backend]
     if host.torch is None:
         return "needs torch (pip install torch)"
-    if backend not in UNVERSIONED and backend not in host.toolkits:
+    if not host.targets(backend):
         return f"needs a toolkit for {backend.value}, and none was found"
     abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
-    refusal = _refuse_torch(framework, host.torch, abi)
-    if refusal is not None:
-        return refusal
-    target = Backend(backend, host.toolkits.get(backend))
-    if backend is BackendKind.CUDA:
-        if abi is None:
-            return "needs a torch for CUDA for its full interface; the stable ABI does without it"
-        components = tuple(_choose_archs(each, target) for each in components)
-    return _arch(build, framework, sources, target, components, abi=abi, host=host)
+    return _refuse_torch(framework, host.torch, abi)
 
 
-def _choose_archs(component: Component, target: Backend) -> Component:
-    """Give a CUDA component the capabilities that the toolkit compiles for it.
+def _plan_compiled(
+    build: Build,
+    framework: TorchFramework,
+    sources: SourceSet,
+    target: Backend,
+    components: tuple[Component, ...],
+    *,
+    host: Host,
+    asked: tuple[str, ...],
+) -> tuple[VariantBuild | str, tuple[str, ...]]:
+    """Plan a variant with machine code, or say why there is none for this toolkit.
 
     Raises:
-        ArchError: there are none.
+        ArchError: a component has no architecture that can be compiled.
     """
-    if component.backend is not BackendKind.CUDA or target.version is None:
-        return component
-    known = read_known().list_cuda_archs(target.version)
-    if not component.archs:
-        return replace(component, archs=known)
-    found = intersect_capabilities(component.archs, known)
-    if not found.archs:
-        lines = "".join(f"\n  {each}" for each in found.dropped)
-        raise ArchError(
-            f"[kernel.{component.name}]: {target} compiles none of its cuda-capabilities; expected "
-            f"some of {' '.join(known)}{lines}"
-        )
-    return replace(component, archs=found.archs)
-
-
-def _dropped_notes(build: Build, variant: VariantBuild) -> list[str]:
-    """Name the capabilities that are asked for and not compiled."""
-    target = variant.variant.backend
-    if not isinstance(target, Backend) or target.kind is not BackendKind.CUDA:
-        return []
-    known = read_known().list_cuda_archs(target.version or MajorMinor(0, 0))
-    return [
-        f"{variant.variant}: [kernel.{component.name}]: {each}"
-        for component in build.components
-        if component.backend is BackendKind.CUDA
-        for each in intersect_capabilities(component.archs, known).dropped
-    ]
+    abi = _stable_abi(framework, target.kind, _files_of(sources, framework, components))
+    notes: tuple[str, ...] = ()
+    if target.kind is BackendKind.CUDA and target.version is not None:
+        if abi is None:
+            return (
+                "needs a torch for CUDA for its full interface; the stable ABI does without it",
+                (),
+            )
+        choice = choose_cuda(build, components, target.version, asked=asked)
+        if isinstance(choice, str):
+            return choice, ()
+        components, notes = choice.components, choice.notes
+    return _arch(build, framework, sources, target, components, abi=abi, host=host), notes
 
 
 def _files_of(
@@ -343,7 +344,7 @@ def _noarch(build: Build, sources: SourceSet, backend: BackendKind) -> VariantBu
             archs = build.framework.cuda_capabilities
         elif backend is BackendKind.ROCM:
             archs = build.framework.rocm_archs
-    return _variant(build, sources, NoarchVariant(backend), backend, (), archs=archs)
+    return _variant(build, sources, NoarchVariant(backend), backend, archs=archs)
 
 
 def _arch(
@@ -370,7 +371,6 @@ def _arch(
         sources,
         ArchVariant(name, target, host.cpu, host.os),
         target.kind,
-        components,
         archs=tuple(arch for component in own for arch in component.archs),
     )
     return replace(
@@ -389,7 +389,6 @@ def _variant(
     sources: SourceSet,
     variant: Variant,
     backend: BackendKind,
-    components: tuple[Component, ...],
     *,
     archs: tuple[str, ...],
 ) -> VariantBuild:
@@ -401,7 +400,7 @@ def _variant(
     return VariantBuild(
         variant=variant,
         backend=backend,
-        op_id=make_op_id(build, sources, backend, components),
+        op_id=current_op_id(build, sources, backend),
         module=general.module,
         units=(),
         headers=(),

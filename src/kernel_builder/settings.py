@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernel_spec.errors import UsageError
+from kernel_spec.version import MajorMinor
 
 _PUBLIC_HUB = "https://huggingface.co"
 
@@ -45,6 +46,7 @@ class Settings:
             None.
         endpoint: the hub where ``hubs`` names none for an owner.
         cuda_home: the CUDA toolkit that ``--cuda-home`` names; None: the pinned one.
+        cuda_versions: the pinned CUDA toolkits that ``--cuda`` names; none: the default one.
         pip_variables: what pip is started with besides, such as the user's package index.
         sandbox: whether compilers and imports are separated from the machine.
         local_sources: native dependencies that ``--source NAME=PATH`` gives.
@@ -56,6 +58,7 @@ class Settings:
     hubs: str | None
     endpoint: str
     cuda_home: Path | None = None
+    cuda_versions: tuple[MajorMinor, ...] = ()
     pip_variables: Mapping[str, str] = field(default_factory=dict)
     sandbox: SandboxMode = SandboxMode.AUTO
     local_sources: Mapping[str, Path] = field(default_factory=dict)

@@ -58,11 +58,11 @@ def check_sources(
         registered: what torch has after the library alone was loaded.
     """
     for text in sources.unread:
-        place, _, call = text.partition(": ")
+        place, _, said = text.partition(": ")
         yield Finding(
             file=place,
             rule="op-unread",
-            symbol=call,
+            symbol=said,
             message="the name of the op is not written out there, so it cannot be compared",
             fix="write the schema or the name as one text in the call",
         )
@@ -175,7 +175,8 @@ def check_complete(
         elif not op.keys & _FOR_ALL:
             yield from _check_devices(file, name, op, backend)
     for key in carried:
-        if registered.ops and not any(key in op.keys for op in registered.ops.values()):
+        served = {key, *_FOR_ALL}
+        if registered.ops and not any(served & op.keys for op in registered.ops.values()):
             yield Finding(
                 file=file,
                 rule="op-without-code",

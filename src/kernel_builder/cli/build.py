@@ -7,14 +7,20 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import cuda_option, project_argument, selection_options
+from kernel_builder.cli.frame import project_argument, selection_options
 from kernel_builder.cli.inputs import input_options, read_input_settings
+from kernel_builder.cli.toolkits import (
+    ToolkitChoice,
+    apply_toolkits,
+    read_archs,
+    toolkit_options,
+)
 
 
 @click.command("build")
 @project_argument
 @selection_options
-@cuda_option
+@toolkit_options
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: what fits]."
 )
@@ -24,10 +30,11 @@ def build(  # noqa: PLR0917  (click passes them by name)
     directory: Path,
     backends: tuple[str, ...],
     variants: tuple[str, ...],
-    cuda_home: Path | None,
+    toolkits: ToolkitChoice,
     jobs: int | None,
     sources: tuple[str, ...],
     sandbox: str | None,
+    locked: bool,
     force: bool,
 ) -> None:
     """Build every variant of DIR that can be built here, into DIR/build."""
@@ -37,8 +44,8 @@ def build(  # noqa: PLR0917  (click passes them by name)
     from kernel_builder.progress import open_reporter
     from kernel_builder.report import format_report
 
-    settings = read_input_settings(cuda_home=cuda_home, sandbox=sandbox, sources=sources)
-    selection = read_selection(backends, variants)
+    settings = apply_toolkits(read_input_settings(sandbox=sandbox, sources=sources), toolkits)
+    selection = read_selection(backends, variants, read_archs(toolkits.archs))
     project = find_project(directory)
     with open_reporter(sys.stderr) as reporter:
         report = build_project(
@@ -46,6 +53,7 @@ def build(  # noqa: PLR0917  (click passes them by name)
             selection=selection,
             jobs=jobs,
             force=force,
+            locked=locked,
             reporter=reporter,
             settings=settings,
         )

@@ -7,25 +7,26 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import cuda_option, json_option, project_argument, selection_options
+from kernel_builder.cli.frame import json_option, project_argument, selection_options
+from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
 
 
 @click.command("list-variants")
 @project_argument
 @selection_options
-@cuda_option
+@toolkit_options
 @json_option
 def list_variants(
     directory: Path,
     backends: tuple[str, ...],
     variants: tuple[str, ...],
-    cuda_home: Path | None,
+    toolkits: ToolkitChoice,
     as_json: bool,
 ) -> None:
     """List the variants of DIR that can be built here; what cannot goes to stderr."""
-    from kernel_builder.cli.making import make_plan, read_selection
+    from kernel_builder.cli.making import make_plan
 
-    _, made = make_plan(directory, read_selection(backends, variants), cuda_home=cuda_home)
+    _, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
     names = [str(each.variant) for each in made.variants]
     if as_json:
         skipped = {each.backend.value: each.reason for each in made.skipped}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from kernel_builder.cli.toolkits import ToolkitChoice, apply_toolkits, read_archs
 from kernel_builder.config.check import check_backend
 from kernel_builder.config.model import Build
 from kernel_builder.config.read import find_project, read_build
@@ -16,8 +17,10 @@ from kernel_builder.sources import read_sources
 from kernel_spec.backend import BackendKind
 
 
-def read_selection(backends: Iterable[str], variants: Iterable[str]) -> Selection:
-    """Read what ``--backend`` and ``--variant`` name.
+def read_selection(
+    backends: Iterable[str], variants: Iterable[str], archs: Iterable[str] = ()
+) -> Selection:
+    """Read what ``--backend``, ``--variant`` and ``--arch`` name.
 
     Raises:
         SelectionError: no such backend.
@@ -28,21 +31,28 @@ def read_selection(backends: Iterable[str], variants: Iterable[str]) -> Selectio
             hint = f'; did you mean "{finding.suggestion}"?' if finding.suggestion else ""
             raise SelectionError(f"--backend: {finding.message}{hint}")
     return Selection(
-        backends=frozenset(BackendKind(text) for text in backends), variants=frozenset(variants)
+        backends=frozenset(BackendKind(text) for text in backends),
+        variants=frozenset(variants),
+        archs=tuple(archs),
     )
 
 
 def make_plan(
-    place: Path, selection: Selection, *, cuda_home: Path | None = None
+    place: Path,
+    *,
+    backends: Iterable[str] = (),
+    variants: Iterable[str] = (),
+    toolkits: ToolkitChoice | None = None,
 ) -> tuple[Build, Plan]:
     """Read a project and plan it for this machine.
 
     Raises:
-        ConfigError, ProjectError, SelectionError: as the functions that it calls.
+        ConfigError, ProjectError, SelectionError, ArchError: as the functions that it calls.
     """
+    choice = toolkits or ToolkitChoice()
+    settings = apply_toolkits(read_settings(), choice)
+    selection = read_selection(backends, variants, read_archs(choice.archs))
     project = find_project(place)
     build = read_build(project)
     sources = read_sources(project, build)
-    return build, plan(
-        build, sources, host=detect_host(read_settings(cuda_home=cuda_home)), selection=selection
-    )
+    return build, plan(build, sources, host=detect_host(settings), selection=selection)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.frame import cuda_option, json_option, project_argument, selection_options
+from kernel_builder.cli.frame import json_option, project_argument, selection_options
+from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
 
 if TYPE_CHECKING:
     from kernel_builder.plan import Plan, VariantBuild
@@ -21,19 +22,19 @@ _HEAD = ("variant", "file", "for", "component", "archs")
 @click.command("plan")
 @project_argument
 @selection_options
-@cuda_option
+@toolkit_options
 @json_option
 def plan(
     directory: Path,
     backends: tuple[str, ...],
     variants: tuple[str, ...],
-    cuda_home: Path | None,
+    toolkits: ToolkitChoice,
     as_json: bool,
 ) -> None:
     """Show the variants that DIR gives here and the files that each is made of."""
-    from kernel_builder.cli.making import make_plan, read_selection
+    from kernel_builder.cli.making import make_plan
 
-    _, made = make_plan(directory, read_selection(backends, variants), cuda_home=cuda_home)
+    _, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
     if as_json:
         click.echo(json.dumps(_plain(made), indent=2))
         return

@@ -17,6 +17,7 @@ from filelock import FileLock
 
 from kernel_builder.errors import CommandError, ToolchainUnavailableError
 from kernel_builder.process import run
+from kernel_spec.version import MajorMinor, parse_major_minor
 
 _SECONDS = 1800
 
@@ -39,11 +40,13 @@ class WheelSet:
 
     Attributes:
         name: such as ``cuda-13.0``.
+        version: the version of the toolchain.
         machine: the processor that its programs run on.
         wheels: what it is made of.
     """
 
     name: str
+    version: MajorMinor
     machine: str
     wheels: tuple[Wheel, ...]
 
@@ -59,13 +62,18 @@ class WheelSet:
 
 
 @cache
-def read_cuda_wheels() -> tuple[str, WheelSet]:
-    """Read the pinned CUDA toolkit: its version, and its wheels."""
+def read_cuda_wheels() -> tuple[WheelSet, ...]:
+    """Read the pinned CUDA toolkits, for all machines; the first of a machine is its default."""
     place = files("kernel_builder") / "toolchain" / "cuda-wheels.toml"
-    data = tomllib.loads(place.read_text("utf-8"))["cuda"]
-    wheels = tuple(Wheel(each["name"], each["version"], each["sha256"]) for each in data["wheel"])
-    name = f"cuda-{data['version']}"
-    return data["version"], WheelSet(name=name, machine=data["machine"], wheels=wheels)
+    return tuple(
+        WheelSet(
+            name=f"cuda-{each['version']}",
+            version=parse_major_minor(each["version"]),
+            machine=each["machine"],
+            wheels=tuple(Wheel(**wheel) for wheel in each["wheels"]),
+        )
+        for each in tomllib.loads(place.read_text("utf-8"))["toolkit"]
+    )
 
 
 def fetch_wheels(wheels: WheelSet, *, store: Path, variables: Mapping[str, str]) -> Path:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.check.variant import check_variant
-from kernel_builder.errors import CheckError, ToolchainError, ToolchainUnavailableError
+from kernel_builder.errors import CheckError, ToolchainError
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import Selection
 from kernel_builder.report import Outcome
-from kernel_builder.settings import Settings, read_settings
+from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cuda import get_cuda
 from kernel_spec.backend import BackendKind
 from kernel_spec.binary import DeviceCode, read_device_code, read_elf
@@ -35,17 +35,6 @@ from kernels.importer import load_directory
 kernel = load_directory(Path(sys.argv[1]))
 print(kernel.add_one(torch.arange(4.0)).tolist())
 """
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    cache = tmp_path_factory.mktemp("cache")
-    found = read_settings({**os.environ, "XDG_CACHE_HOME": str(cache)})
-    try:
-        get_cuda(found)
-    except ToolchainUnavailableError as err:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(err))
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,14 @@ import pytest
 
 from kernel_builder import environment
 from kernel_builder.environment import detect_host
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain import torch as torch_module
 from kernel_builder.toolchain.cuda import read_cuda
+from kernel_builder.toolchain.driver import read_device_archs
 from kernel_builder.toolchain.torch import TorchInstall, get_torch
-from kernel_spec.backend import BackendKind
+from kernel_builder.toolchain.wheels import read_cuda_wheels
+from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.system import TorchBuild
 from kernel_spec.version import MajorMinor
 
@@ -42,12 +44,26 @@ def test_the_pinned_toolkit_is_planned_with_and_not_fetched(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
-    assert detect_host(settings).toolkits == {BackendKind.CUDA: MajorMinor(13, 0)}
+    host = detect_host(settings)
+    assert host.targets(BackendKind.CUDA) == (Backend(BackendKind.CUDA, MajorMinor(13, 0)),)
+    assert host.targets(BackendKind.CPU) == (Backend(BackendKind.CPU),)
+    assert not host.targets(BackendKind.ROCM)
     assert not settings.cache.exists()
-    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(environment.platform, "machine", lambda: "riscv64")
     host = detect_host(settings)
     assert not host.toolkits
     assert "--cuda-home" in host.missing[BackendKind.CUDA]
+
+
+def test_other_pinned_toolkits_are_named_by_their_version(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
+    two = replace(settings, cuda_versions=(MajorMinor(13, 2), MajorMinor(13, 0)))
+    names = [str(each.version) for each in detect_host(two).targets(BackendKind.CUDA)]
+    assert names == ["13.2", "13.0"]
+    with pytest.raises(SelectionError, match=r"no pinned toolkit 12\.6; pinned: 13\.0, 13\.2"):
+        detect_host(replace(settings, cuda_versions=(MajorMinor(12, 6),)))
 
 
 def test_a_toolkit_of_the_users_says_its_version(settings: Settings, tmp_path: Path) -> None:
@@ -59,6 +75,46 @@ def test_a_toolkit_of_the_users_says_its_version(settings: Settings, tmp_path: P
     assert detect_host(own).toolkits == {BackendKind.CUDA: MajorMinor(12, 8)}
     with pytest.raises(ToolchainError, match=r"no bin/nvcc"):
         read_cuda(tmp_path / "cuda")
+    (tmp_path / "cuda" / "bin").mkdir()
+    (tmp_path / "cuda" / "lib64").mkdir()
+    nvcc = tmp_path / "cuda" / "bin" / "nvcc"
+    nvcc.write_text('#!/bin/sh\necho "Cuda compilation tools, release 12.6, V12.6.85"\n')
+    nvcc.chmod(0o755)
+    with pytest.raises(ToolchainError, match=r"no libcudart\.so\.12"):
+        read_cuda(tmp_path / "cuda")
+    (tmp_path / "cuda" / "lib64" / "libcudart.so.12").write_bytes(b"")
+    with pytest.raises(ToolchainError, match=r"says release 12\.6, and the headers .* CUDA 12\.8"):
+        read_cuda(tmp_path / "cuda")
+    header.write_text("#define CUDART_VERSION  12060\n")
+    found = read_cuda(tmp_path / "cuda")
+    assert found.version == MajorMinor(12, 6)
+    assert not found.seeded
+    before = found.identity
+    nvcc.write_text(nvcc.read_text() + "echo frandom-seed\n")
+    assert read_cuda(tmp_path / "cuda").seeded
+    assert read_cuda(tmp_path / "cuda").identity != before
+
+
+def test_a_missing_driver_is_said_plainly() -> None:
+    with pytest.raises(ToolchainError, match=r"no NVIDIA driver here .* --arch 9\.0"):
+        read_device_archs("libno-such-driver.so.1")
+
+
+def test_every_pinned_toolkit_has_its_compiler_runtime_and_headers() -> None:
+    wheels = read_cuda_wheels()
+    assert {each.machine for each in wheels} == {"x86_64", "aarch64"}
+    assert len({each.key for each in wheels}) == len(wheels)
+    for each in wheels:
+        assert {wheel.name for wheel in each.wheels} == {
+            "nvidia-cuda-cccl",
+            "nvidia-cuda-crt",
+            "nvidia-cuda-nvcc",
+            "nvidia-cuda-runtime",
+            "nvidia-nvvm",
+        }
+        nvcc = next(wheel for wheel in each.wheels if wheel.name == "nvidia-cuda-nvcc")
+        assert nvcc.version.startswith(f"{each.version}.")
+        assert all(len(wheel.sha256) == 64 for wheel in each.wheels)
 
 
 def test_a_host_without_compiler_and_torch(

@@ -1,0 +1,130 @@
+"""The options of every command that plans for CUDA: which toolkits, and which capabilities."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kernel_builder.settings import Settings
+from kernel_spec.errors import UsageError
+from kernel_spec.version import MajorMinor, parse_major_minor
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_NATIVE = "native"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolkitChoice:
+    """What the command line says of CUDA.
+
+    Attributes:
+        home: the directory of the user's own toolkit.
+        versions: pinned toolkits, as they were written.
+        archs: the capabilities that are wanted, or ``native``.
+        every: whether every pinned toolkit is wanted.
+    """
+
+    home: Path | None = None
+    versions: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    every: bool = False
+
+
+def toolkit_options(command: _Command) -> _Command:
+    """Add ``--cuda``, ``--cuda-home``, ``--arch`` and ``--all``; the command gets ``toolkits``."""
+
+    @functools.wraps(command)
+    def with_choice(
+        *,
+        cuda_home: Path | None,
+        cuda_versions: tuple[str, ...],
+        archs: tuple[str, ...],
+        every: bool,
+        **rest: Any,
+    ) -> Any:
+        choice = ToolkitChoice(home=cuda_home, versions=cuda_versions, archs=archs, every=every)
+        return command(toolkits=choice, **rest)
+
+    options = (
+        click.option(
+            "--cuda",
+            "cuda_versions",
+            multiple=True,
+            metavar="VERSION",
+            help="A pinned CUDA toolkit, fetched on first use; as often as wanted [default: 13.0].",
+        ),
+        click.option(
+            "--cuda-home",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="PATH",
+            help="An installed CUDA toolkit in place of a pinned one.",
+        ),
+        click.option(
+            "--arch",
+            "archs",
+            multiple=True,
+            metavar="CAPABILITY",
+            help="Only this CUDA capability (9.0, 9.0a, 8.0+PTX), or native: that of the GPUs here.",
+        ),
+        click.option("--all", "every", is_flag=True, help="With every pinned CUDA toolkit."),
+    )
+    made: Any = with_choice
+    for option in reversed(options):
+        made = option(made)
+    return made  # type: ignore[no-any-return]
+
+
+def apply_toolkits(settings: Settings, choice: ToolkitChoice) -> Settings:
+    """Put the choice of toolkits into the settings.
+
+    Raises:
+        UsageError: options that exclude each other, or a version that is none.
+    """
+    stated = [
+        name
+        for name, given in (
+            ("--cuda", choice.versions),
+            ("--cuda-home", choice.home),
+            ("--all", choice.every),
+        )
+        if given
+    ]
+    if len(stated) > 1:
+        raise UsageError(f"{' and '.join(stated)} exclude each other; give one of them")
+    versions = tuple(dict.fromkeys(_read_version(text) for text in choice.versions))
+    if choice.every:
+        from kernel_builder.toolchain.cuda import list_pinned
+
+        versions = list_pinned(platform.machine())
+    home = None if choice.home is None else choice.home.absolute()
+    return replace(settings, cuda_home=home, cuda_versions=versions)
+
+
+def read_archs(archs: Iterable[str]) -> tuple[str, ...]:
+    """Read ``--arch``; ``native`` is what the GPUs of this machine are.
+
+    Raises:
+        ToolchainError: ``native``, and there is no driver or no GPU.
+    """
+    found: list[str] = []
+    for text in archs:
+        if text == _NATIVE:
+            from kernel_builder.toolchain.driver import read_device_archs
+
+            found += read_device_archs()
+        else:
+            found += [word for word in text.replace(";", ",").split(",") if word]
+    return tuple(dict.fromkeys(found))
+
+
+def _read_version(text: str) -> MajorMinor:
+    try:
+        return parse_major_minor(text)
+    except ValueError as err:
+        raise UsageError(f"--cuda: {err}") from err

@@ -1,0 +1,3 @@
+#pragma once
+
+#define STEP_SIZE 20

@@ -1,0 +1,93 @@
+"""``--cuda``, ``--cuda-home``, ``--arch`` and ``--all`` on the command line."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kernel_builder.cli.list_variants import list_variants
+from kernel_builder.cli.plan import plan
+from kernel_builder.cli.toolkits import ToolkitChoice, apply_toolkits, read_archs
+from kernel_builder.errors import ArchError, SelectionError, ToolchainError
+from kernel_builder.settings import read_settings
+from kernel_builder.toolchain import driver
+from kernel_spec.errors import UsageError
+from kernel_spec.version import MajorMinor
+
+KIT = Path(__file__).parents[2] / "kits" / "two_cuda"
+
+
+def names(*arguments: str) -> list[str]:
+    done = CliRunner().invoke(list_variants, [str(KIT), *arguments], catch_exceptions=False)
+    return done.stdout.split()
+
+
+@pytest.fixture(autouse=True)
+def _any_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+
+
+def test_each_toolkit_gives_a_variant() -> None:
+    pytest.importorskip("torch")
+    one = "torch-stable-abi210-cu130-x86_64-linux"
+    assert names() == [one]
+    assert names("--cuda", "13.2") == [one.replace("130", "132")]
+    assert names("--cuda", "13.2", "--cuda", "13.0") == [one, one.replace("130", "132")]
+    assert names("--all") == [one, one.replace("130", "132"), one.replace("130", "133")]
+
+
+def test_unknown_toolkits_and_capabilities_are_refused() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(SelectionError, match="pinned"):
+        names("--cuda", "12.6")
+    with pytest.raises(ArchError, match="--arch"):
+        names("--arch", "1.0")
+
+
+def test_capabilities_are_planned_and_what_is_dropped_is_said() -> None:
+    pytest.importorskip("torch")
+    done = CliRunner().invoke(plan, [str(KIT), "--arch", "8.0"], catch_exceptions=False)
+    rows = {line.split()[1]: line.split()[4:] for line in done.stdout.splitlines() if ".cu" in line}
+    assert rows["csrc/old/old_step.cu"] == ["8.0"]
+    assert rows["csrc/new/new_step.cu"] == ["9.0a", "10.0+PTX"]
+    assert "none of its cuda-capabilities serves 8.0" in done.stdout
+    assert "[kernel.newest] is left out" in done.stdout
+
+
+def test_options_that_exclude_each_other() -> None:
+    settings = read_settings({"HOME": "/nowhere"})
+    for choice in (
+        ToolkitChoice(home=Path("/cuda"), versions=("13.0",)),
+        ToolkitChoice(home=Path("/cuda"), every=True),
+        ToolkitChoice(versions=("13.0",), every=True),
+    ):
+        with pytest.raises(UsageError, match="exclude each other"):
+            apply_toolkits(settings, choice)
+    with pytest.raises(UsageError, match="--cuda: expected a version"):
+        apply_toolkits(settings, ToolkitChoice(versions=("new",)))
+    found = apply_toolkits(settings, ToolkitChoice(versions=("13.2", "13.2.1")))
+    assert found.cuda_versions == (MajorMinor(13, 2),)
+
+
+def test_native_asks_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "read_device_archs", lambda: ("8.0", "9.0"))
+    assert read_archs(["native", "9.0", "10.0a,12.0;12.1"]) == (
+        "8.0",
+        "9.0",
+        "10.0a",
+        "12.0",
+        "12.1",
+    )
+
+    def fail() -> tuple[str, ...]:
+        raise ToolchainError("no driver")
+
+    monkeypatch.setattr(driver, "read_device_archs", fail)
+    with pytest.raises(ToolchainError):
+        read_archs(["native"])

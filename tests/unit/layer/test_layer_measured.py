@@ -1,0 +1,280 @@
+"""select="measured": the faster of two, per class of shapes, remembered, and told."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from kernels import (
+    LocalLayerRepository,
+    Mode,
+    kernelize,
+    report,
+    use_kernel_forward_from_hub,
+    use_kernel_mapping,
+)
+from kernels.layer import kernelization, measured
+from kernels.layer.binding import find_bound
+from kernels.layer.timings import Timing
+
+SOURCE = """
+import time
+import torch
+from torch import nn
+
+CALLS = []
+SECONDS = {"few": 0.004, "many": 0.0}
+
+
+class Slow(nn.Module):
+    can_torch_compile = True
+
+    def forward(self, x):
+        CALLS.append(tuple(x.shape))
+        time.sleep(SECONDS["few" if x.numel() <= 8 * 4 else "many"])
+        return x * self.weight
+"""
+
+
+@use_kernel_forward_from_hub("Layer")
+class Layer(nn.Module):
+    """Slower than the kernel for many rows, faster for few."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        time.sleep(0.002)
+        return x * self.weight
+
+
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch):
+    monkeypatch.setattr(measured, "_WARM_UP", 1)
+    monkeypatch.setattr(measured, "_ROUNDS", 3)
+    forget_selections()
+
+
+def forget_selections():
+    kernelization._selection.cache_clear()
+
+
+@pytest.fixture
+def kernelized(write_kernel) -> Callable[..., nn.Module]:
+    project = write_kernel(SOURCE, name="slow")
+    kernel = LocalLayerRepository(project, layer_name="Slow")
+
+    def make(mode=Mode.INFERENCE) -> nn.Module:
+        with use_kernel_mapping({"Layer": {"cpu": kernel}}):
+            return kernelize(nn.Sequential(Layer()), mode=mode, select="measured", strict=True)
+
+    return make
+
+
+def shapes(model):
+    return {each.shape: each.runs for each in report(model).layers[0].shapes}
+
+
+def test_the_faster_one_runs_for_each_class_of_shapes(kernelized):
+    model = kernelized()
+    few, many = torch.randn(5, 4), torch.randn(2, 16, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(model(few), few)
+        torch.testing.assert_close(model(many), many)
+        assert shapes(model) == {"float32 8x4": "original", "float32 32x4": "kernel"}
+        before = model[0].calls
+        model(many)
+        assert model[0].calls == before
+        model(few)
+        # 5, 6, 7 and 8 rows are one class: nothing is measured again.
+        model(torch.randn(6, 4))
+        assert model[0].calls == before + 2
+
+
+def test_the_report_tells_what_was_measured(kernelized):
+    model = kernelized()
+    [layer] = report(model).layers
+    assert (layer.runs, layer.shapes) == ("measured", ())
+    assert "the original until the model was called" in layer.reason
+    assert report(model).kernels == ()
+    with torch.no_grad():
+        model(torch.randn(20, 4))
+    [shape] = report(model).layers[0].shapes
+    assert shape.kernel_us < shape.original_us
+    assert shape.original_us >= 2000
+    assert len(report(model).kernels) == 1
+    table = str(report(model))
+    assert "float32 32x4" in table
+    assert "us of the original" in table
+    [entry] = json.loads(report(model).to_json())["layers"]
+    assert entry["shapes"][0]["runs"] == "kernel"
+
+
+def test_layers_of_one_class_share_what_was_measured(kernelized):
+    first, second = kernelized(), kernelized()
+    with torch.no_grad():
+        first(torch.randn(4, 4))
+        assert shapes(second) == {"float32 4x4": "original"}
+        second(torch.randn(4, 4))
+    assert second[0].calls == 1
+
+
+def test_later_processes_know_it_too(kernelized, tmp_path):
+    with torch.no_grad():
+        kernelized()(torch.randn(4, 4))
+    [file] = (tmp_path / "xdg_state_home" / "kernels" / "measured").iterdir()
+    document = json.loads(file.read_text())
+    assert list(document["microseconds"]) == ["float32 4x4"]
+    assert "threads, INFERENCE, torch" in document["what"]["where"]
+    forget_selections()
+    model = kernelized()
+    with torch.no_grad():
+        model(torch.randn(3, 4))
+    assert model[0].calls == 1
+    # What is kept is believed, so that it can be seen which way it was decided.
+    document["microseconds"]["float32 4x4"] = [1.0, 2.0]
+    file.write_text(json.dumps(document))
+    forget_selections()
+    assert shapes(kernelized()) == {"float32 4x4": "kernel"}
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"format": 2}', b'{"format": 1, "what": {}, "microseconds": 3}']
+)
+def test_a_damaged_file_costs_a_measurement(kernelized, tmp_path, damage):
+    with torch.no_grad():
+        kernelized()(torch.randn(4, 4))
+        [file] = (tmp_path / "xdg_state_home" / "kernels" / "measured").iterdir()
+        file.write_bytes(damage)
+        forget_selections()
+        model = kernelized()
+        assert shapes(model) == {}
+        model(torch.randn(4, 4))
+    assert shapes(model) == {"float32 4x4": "original"}
+    assert json.loads(file.read_text())["format"] == 1
+
+
+def test_a_state_directory_that_cannot_be_written_is_no_error(kernelized, tmp_path):
+    (tmp_path / "xdg_state_home").write_text("a file")
+    model = kernelized()
+    with torch.no_grad():
+        model(torch.randn(4, 4))
+    assert shapes(model) == {"float32 4x4": "original"}
+
+
+def test_measuring_disturbs_neither_random_numbers_nor_buffers_nor_gradients(write_kernel):
+    source = (
+        "import torch\nfrom torch import nn\n\nclass Noisy(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        self.count += 1\n        return x * self.weight + torch.rand(())\n"
+    )
+    kernel = LocalLayerRepository(write_kernel(source, name="noisy"), layer_name="Noisy")
+
+    @use_kernel_forward_from_hub("Noisy")
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+            self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x):
+            self.count += 1
+            return x * self.weight + torch.rand(())
+
+    plain, model = Noisy(), Noisy()
+    with use_kernel_mapping({"Noisy": {"cpu": kernel}}):
+        kernelize(model, mode=Mode.TRAINING, select="measured")
+    x = torch.randn(3, 4, requires_grad=True)
+    results = []
+    for each in (plain, model):
+        torch.manual_seed(1)
+        each(x).sum().backward()
+        results.append(
+            (x.grad.clone(), each.weight.grad.clone(), each.count.clone(), torch.rand(1))
+        )
+        x.grad = None
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_training_is_measured_with_its_backward(write_kernel):
+    source = (
+        "import time, torch\nfrom torch import nn\n\nclass Late(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x * 1\n"
+        "    @staticmethod\n    def backward(ctx, dy):\n        time.sleep(0.01)\n        return dy\n\n"
+        "class SlowBackward(nn.Module):\n"
+        "    def forward(self, x):\n        return Late.apply(x)\n"
+    )
+    kernel = LocalLayerRepository(write_kernel(source, name="late"), layer_name="SlowBackward")
+    x = torch.randn(3, 4, requires_grad=True)
+    found = {}
+    for mode in (Mode.INFERENCE, Mode.TRAINING):
+        with use_kernel_mapping({"Layer": {"cpu": kernel}}):
+            model = kernelize(nn.Sequential(Layer()), mode=mode, select="measured")
+        model(x)
+        found[mode] = shapes(model)["float32 4x4 recorded"]
+    assert found == {Mode.INFERENCE: "kernel", Mode.TRAINING: "original"}
+
+
+def test_what_cannot_be_timed_runs_the_original_undecided(kernelized):
+    model = kernelized()
+    with torch.no_grad():
+        model(torch.empty(0, 4))
+
+        class Special(torch.Tensor):
+            pass
+
+        model(torch.randn(3, 4).as_subclass(Special))
+    assert shapes(model) == {}
+    assert model[0].calls == 2
+
+
+def test_threads_measure_once(kernelized):
+    model = kernelized()
+    x = torch.randn(16, 4)
+
+    def call(_):
+        with torch.no_grad():
+            return model(x)
+
+    with ThreadPoolExecutor(8) as pool:
+        for result in pool.map(call, range(16)):
+            torch.testing.assert_close(result, x)
+    assert shapes(model) == {"float32 16x4": "kernel"}
+    # One warm-up, one estimate, three rounds of one call.
+    assert model[0].calls == 5
+
+
+def test_shapes_without_end_do_not_fill_the_memory(kernelized, monkeypatch):
+    monkeypatch.setattr(measured, "_MOST_SHAPES", 8)
+    model = kernelized()
+    with torch.no_grad():
+        model(torch.randn(64, 4))
+        for rows in range(33, 64):
+            model(torch.randn(rows, 4))
+    assert len(find_bound(model[0]).selection._choices) <= 8
+
+
+def test_equal_times_are_the_kernels():
+    assert Timing(5.0, 5.0).is_kernel_faster
+    assert not Timing(5.1, 5.0).is_kernel_faster
+
+
+def test_both_are_timed_in_turns():
+    order: list[str] = []
+    ours, theirs = measured.time_both(
+        lambda: (order.append("a"), time.sleep(0.002))[0],
+        lambda: (order.append("b"), time.sleep(0.004))[0],
+        lambda: None,
+    )
+    assert "".join(order) == "aa" + "bb" + "ab" * 3
+    assert 0.002 <= ours < theirs

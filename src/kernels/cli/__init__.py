@@ -15,9 +15,14 @@ from kernel_spec.errors import KernelError
 from kernels._version import __version__
 
 VERBS = {
+    "benchmark": "Time a kernel on this machine, beside its peers.",
     "cache": "Look at, and verify, the cache.",
+    "download": "Bring what a project's lock names into the cache.",
     "info": "Show what a kernel says of itself.",
+    "lock": "Write which commit of every kernel a project uses.",
     "trust": "Say whose kernels may run.",
+    "update": "Ask the hubs again and bring cached kernels up to date.",
+    "verify": "Hash every byte of a kernel on this machine.",
     "versions": "List a kernel's versions and which of their variants fit this system.",
 }
 

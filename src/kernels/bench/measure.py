@@ -1,0 +1,138 @@
+"""The story of a benchmark: check a case, time it with its peers in turns, and make its rows."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kernels.bench.case import Case, largest_error, poison
+from kernels.bench.ceiling import Ceiling, measure_copy, measure_products
+from kernels.bench.row import Row
+from kernels.bench.timing import Timer, Way, make_timer, median_ratio, time_in_turns
+
+PEER_TOLERANCES = 10
+ROUNDS = 9
+
+
+def measure_cases(
+    cases: Iterable[Case],
+    *,
+    kernel: str,
+    commit: str | None,
+    device: Any,
+    ways: Iterable[Way] | None = None,
+    rounds: int = ROUNDS,
+    wanted: Callable[[Case], bool] = lambda _: True,
+) -> Iterator[tuple[Ceiling, list[Row]]]:
+    """Yield the rows of each case, one for each way of timing, as they are measured.
+
+    Args:
+        cases: what to time; taken one by one, so that the tensors of one are gone before the next.
+        kernel: ``owner/name``, or a path.
+        commit: the commit of the kernel, if it is known.
+        device: a ``torch.device``.
+        ways: how to time; all that the device's timer has, unless given.
+        rounds: how often the calls take turns.
+        wanted: which cases.
+    """
+    timer = make_timer(device)
+    ceiling = measure_copy(timer, device)
+    for case in cases:
+        if not wanted(case):
+            continue
+        if case.flops:
+            ceiling = measure_products(ceiling, case.dtype, timer, device)
+        chosen = [way for way in timer.ways if ways is None or way in ways]
+        yield (
+            ceiling,
+            list(
+                _measure(case, timer, chosen, ceiling, rounds=rounds, kernel=kernel, commit=commit)
+            ),
+        )
+        del case
+
+
+def describe_machine(device: Any) -> dict[str, str]:
+    """Say what the figures were measured on: device, driver, versions."""
+    import torch
+
+    found = {
+        "device": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": str(torch.get_num_threads()),
+        "system": platform.platform(),
+    }
+    if device.type == "cpu":
+        return found
+    api = torch.get_device_module(device)
+    found["device"] = str(api.get_device_name(device))
+    del found["threads"]
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    try:
+        import triton
+    except ImportError:
+        return found
+    return found | {"triton": triton.__version__}
+
+
+def _measure(
+    case: Case,
+    timer: Timer,
+    ways: Iterable[Way],
+    ceiling: Ceiling,
+    *,
+    rounds: int,
+    kernel: str,
+    commit: str | None,
+) -> Iterator[Row]:
+    errors = _check(case)
+    calls = {"ours": case.ours, **_tagged("peer", case.peers), **_tagged("other", case.references)}
+    for way in ways:
+        times = time_in_turns(timer, calls, way, rounds=rounds)
+        ours = times["ours"]
+        middle = statistics.median(ours)
+        least = ceiling.least_us(case)
+        yield Row(
+            kernel=f"{kernel}.{case.op}",
+            shape=case.shape,
+            dtype=case.dtype,
+            flush=way == "cold",
+            way=way,
+            ours_us=middle,
+            spread_us=(min(ours), max(ours)),
+            peers={name: statistics.median(times[f"peer {name}"]) for name in case.peers},
+            ratios={name: median_ratio(ours, times[f"peer {name}"]) for name in case.peers},
+            references={
+                name: statistics.median(times[f"other {name}"]) for name in case.references
+            },
+            gb_per_s=case.moved_bytes / middle / 1e3,
+            tflops=case.flops / middle / 1e6,
+            fraction_of_ceiling=least / middle,
+            max_error=errors["ours"],
+            tolerance=case.tolerance,
+            wrong=tuple(_wrong(case, errors)),
+            commit=commit,
+        )
+
+
+def _check(case: Case) -> dict[str, float]:
+    if case.out is not None:
+        poison(case.out)
+    expected = case.expected()
+    errors = {"ours": largest_error(case.ours(), expected)}
+    return errors | {name: largest_error(call(), expected) for name, call in case.peers.items()}
+
+
+def _wrong(case: Case, errors: dict[str, float]) -> Iterator[str]:
+    for name, error in errors.items():
+        allowed = case.tolerance * (1 if name == "ours" else PEER_TOLERANCES)
+        if not error <= allowed:
+            yield f"{name}: error {error:.2g}, allowed {allowed:.2g}"
+
+
+def _tagged(tag: str, calls: Any) -> dict[str, Any]:
+    return {f"{tag} {name}": call for name, call in calls.items()}

@@ -1,0 +1,111 @@
+"""Shows rows: as a table for a terminal or a page, and as plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernels.bench.row import Row
+
+PLOT_SUFFIXES = (".png", ".svg")
+_HEADINGS = ("op", "shape", "dtype", "way", "ours µs", "best peer", "peer / ours", "GB/s", "of ceiling", "error")  # fmt: skip
+_COLOURS = {"ours": "#0b6e4f", "eager": "#9aa5b1", "torch": "#5b8def", "compile": "#e0a030"}
+
+
+def format_table(rows: Iterable[Row]) -> str:
+    """Return a Markdown table, aligned so that it also reads well in a terminal."""
+    cells = [_HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    ruler = tuple("-" * width for width in widths)
+    lines = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in (cells[0], ruler, *cells[1:])
+    ]
+    return "\n".join(lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    best = row.best_peer
+    work = f"{row.tflops:.0f} TFLOP/s" if row.tflops else f"{row.gb_per_s:.0f}"
+    return (
+        row.kernel.rpartition(".")[2],
+        " x ".join(map(str, row.shape)),
+        row.dtype,
+        row.way,
+        f"{row.ours_us:.4g}",
+        f"{best} {row.peers[best]:.4g}" if best else "-",
+        f"{row.ratios[best]:.2f}" if best and best in row.ratios else "-",
+        work,
+        f"{row.fraction_of_ceiling:.2f}",
+        f"{row.max_error:.1e}" + (" WRONG" if row.wrong else ""),
+    )
+
+
+def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
+    """Draw how close each call comes to the ceiling, ours and its peers, one panel a kernel's way.
+
+    Args:
+        rows: at least one.
+        place: a file that ends in .png or .svg; appears whole.
+        title: above the panels.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    shown = [row for row in rows if row.way != "loop" and row.fraction_of_ceiling > 0]
+    panels = [(way, [row for row in shown if row.way == way]) for way in ("cold", "warm")]
+    panels = [(way, part) for way, part in panels if part]
+    tallest = max((len(part) for _, part in panels), default=1)
+    figure, axes = pyplot.subplots(
+        1,
+        max(1, len(panels)),
+        figsize=(7 * max(1, len(panels)), 1.2 + 0.34 * tallest),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, (way, part) in zip(axes[0], panels, strict=False):
+        _draw_panel(axis, part, way)
+    figure.suptitle(title)
+    partial = place.with_name(f".{place.name}.part{place.suffix}")
+    try:
+        figure.savefig(
+            partial, dpi=150, metadata={"Date": None} if place.suffix == ".svg" else None
+        )
+        partial.replace(place)
+    finally:
+        partial.unlink(missing_ok=True)
+        pyplot.close(figure)
+
+
+def _draw_panel(axis: Any, rows: Sequence[Row], way: str) -> None:
+    names = ["ours", *sorted({name for row in rows for name in row.peers})]
+    for name in names:
+        points = [
+            (row.fraction_of_ceiling * row.ours_us / us, at)
+            for at, row in enumerate(rows)
+            if (us := row.ours_us if name == "ours" else row.peers.get(name, 0.0))
+        ]
+        axis.scatter(
+            [x for x, _ in points],
+            [y for _, y in points],
+            label=name,
+            color=_COLOURS.get(name),
+            marker="D" if name == "ours" else "o",
+            zorder=3 if name == "ours" else 2,
+        )
+    axis.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=8)
+    axis.invert_yaxis()
+    axis.axvline(1.0, color="#c03030", linewidth=0.8)
+    axis.set_xlim(left=0)
+    axis.set_xlabel(f"fraction of the device's ceiling, {way} cache")
+    axis.grid(axis="x", alpha=0.3)
+    axis.legend(fontsize=8)
+
+
+def _label(row: Row) -> str:
+    return f"{row.kernel.rpartition('.')[2]} {'x'.join(map(str, row.shape))} {row.dtype}"

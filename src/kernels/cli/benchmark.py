@@ -1,0 +1,165 @@
+"""``kernels benchmark``: how fast and how right a kernel is on this machine, beside its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernel_spec.errors import KernelError
+
+if TYPE_CHECKING:
+    from kernels.bench.ceiling import Ceiling
+    from kernels.bench.row import Row
+    from kernels.bench.script import Benchmarked
+    from kernels.bench.timing import Way
+
+WAYS = ("cold", "warm", "loop")
+
+
+@click.command(name="benchmark")
+@click.argument("kernel")
+@click.option("--device", help="The device, such as cuda or cpu [default: the kernel's own].")
+@click.option("--only", metavar="TEXT", help="Only cases whose 'op shape dtype' contains TEXT.")
+@click.option("--way", "ways", type=click.Choice(WAYS), multiple=True, help="[default: all]")
+@click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, and no table.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write the JSON there, too.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw plots: a .png or .svg file.")
+@click.option("--commit", help="The commit to write down for the path of a project.")
+@click.option("--trust-remote-code", is_flag=True, help="Run code of an owner who is not trusted.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    kernel: str,
+    device: str | None,
+    only: str | None,
+    ways: tuple[Way, ...],
+    rounds: int,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
+    commit: str | None,
+    trust_remote_code: bool,
+) -> None:
+    """Time KERNEL, owner/name[@version] or a path, against its peers, and check its results.
+
+    Each case of the kernel's benchmarks/benchmark*.py is checked against its reference, then timed in
+    turns with its peers: with the caches overwritten (cold), as the last call left them (warm),
+    and calls without a gap (loop). Exits with 1 where a result is wrong.
+    """
+    from kernels.bench.measure import describe_machine
+    from kernels.bench.report import format_table
+    from kernels.bench.row import format_document
+    from kernels.bench.script import open_kernel
+
+    _check_places(output, plot)
+    chosen = _device(device)
+    found = open_kernel(kernel, trust_remote_code=trust_remote_code)
+    commit = found.commit or commit
+    meta: dict[str, Any] = {"kernel": found.name, **describe_machine(chosen)}
+    rows: list[Row] = []
+    for ceiling, fresh in _measure(
+        found, chosen, only=only, ways=ways, rounds=rounds, commit=commit
+    ):
+        meta["ceiling_gb_per_s"] = ceiling.bytes_per_second / 1e9
+        meta["ceiling_tflops"] = {d: f / 1e12 for d, f in ceiling.flops_per_second.items()}
+        rows += fresh
+        if not as_json:
+            _say_progress(fresh)
+    if not rows:
+        raise click.UsageError(f"no case of {found.name} contains {only!r}.")
+    document = format_document(meta, rows)
+    if output is not None:
+        _write(output, document)
+    if plot is not None:
+        _plot(rows, plot, meta)
+    click.echo(document if as_json else f"{_heading(meta)}\n\n{format_table(rows)}")
+    wrong = [f"{row.kernel} {row.shape} {row.dtype}: {w}" for row in rows for w in row.wrong]
+    for line in dict.fromkeys(wrong):
+        click.echo(f"kernels: wrong result: {line}", err=True)
+    ctx.exit(1 if wrong else 0)
+
+
+def _measure(
+    found: Benchmarked,
+    device: Any,
+    *,
+    only: str | None,
+    ways: tuple[Way, ...],
+    rounds: int,
+    commit: str | None,
+) -> Iterator[tuple[Ceiling, list[Row]]]:
+    from kernels.bench.measure import measure_cases
+    from kernels.bench.script import read_cases
+
+    for script in found.scripts:
+        yield from measure_cases(
+            read_cases(script, found.module, device),
+            kernel=found.name,
+            commit=commit,
+            device=device,
+            ways=ways or None,
+            rounds=rounds,
+            wanted=lambda case: only is None or only in case.label,
+        )
+
+
+def _device(name: str | None) -> Any:
+    import torch
+
+    if name is None:
+        current = torch.accelerator.current_accelerator()
+        return torch.device(current.type if current is not None else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as err:
+        raise click.UsageError(f"--device {name}: torch cannot use it here: {err}") from err
+    return device
+
+
+def _check_places(output: Path | None, plot: Path | None) -> None:
+    """Find out now what would else be lost after minutes of measuring."""
+    from kernels.bench.report import PLOT_SUFFIXES
+
+    for place in filter(None, (output, plot)):
+        if not place.absolute().parent.is_dir():
+            raise click.UsageError(f"{place}: there is no folder {place.absolute().parent}.")
+    if plot is None:
+        return
+    if plot.suffix not in PLOT_SUFFIXES:
+        raise click.UsageError(f"--plot {plot}: expected a name in {' or '.join(PLOT_SUFFIXES)}.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as err:
+        raise KernelError("--plot needs matplotlib: pip install 'kernels[bench]'") from err
+
+
+def _write(place: Path, text: str) -> None:
+    partial = place.with_name(f".{place.name}.part")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(place)
+
+
+def _plot(rows: list[Row], place: Path, meta: dict[str, Any]) -> None:
+    from kernels.bench.report import draw_plots
+
+    draw_plots(rows, place, title=_heading(meta))
+
+
+def _heading(meta: dict[str, Any]) -> str:
+    return (
+        f"{meta['kernel']} on {meta['device']}, torch {meta['torch']}, "
+        f"a copy moves {meta['ceiling_gb_per_s']:.4g} GB/s"
+    )
+
+
+def _say_progress(rows: list[Row]) -> None:
+    for row in rows:
+        shape = "x".join(map(str, row.shape))
+        click.echo(f"{row.kernel} {shape} {row.dtype} {row.way}: {row.ours_us:.4g} µs", err=True)

@@ -7,6 +7,8 @@ KernelError (kernel_spec)            exit code 1
 ├── ArchError                        exit code 2: no device architecture is left to compile
 ├── SelectionError (ValueError)      exit code 2: no such backend or variant in the plan
 ├── ExportError                      exit code 2: the files of other tools cannot be written or removed
+├── LockError                        exit code 1: what a build would use is not what was locked
+├── RebuildError                     a published variant cannot be rebuilt from what is here
 ├── UploadError                      what lies in ``build/`` cannot be published
 └── BuilderError                     the head of what the build itself raises
     ├── CommandError                 a program failed; .finished holds its command and output
@@ -101,6 +103,14 @@ class ArchError(UsageError):
 
 class ExportError(UsageError):
     """The files of CMake and setuptools cannot be written or removed as it was asked for."""
+
+
+class LockError(KernelError):
+    """A lock cannot be read, or what a build would use is not what it says."""
+
+
+class RebuildError(KernelError):
+    """A published variant cannot be rebuilt from what is here, or was changed where it lies."""
 
 
 class UploadError(KernelError):

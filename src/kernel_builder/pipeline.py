@@ -26,10 +26,12 @@ from kernel_builder.errors import (
     StorageError,
     ToolchainUnavailableError,
 )
+from kernel_builder.locking import check_lock
 from kernel_builder.op_check import check_ops
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
 from kernel_builder.plan import Selection, SkippedBackend, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
+from kernel_builder.provenance import describe_origin
 from kernel_builder.report import Outcome, Report, VariantReport
 from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.settings import Settings, read_settings
@@ -82,6 +84,8 @@ def build_project(
     selection: Selection | None = None,
     jobs: int | None = None,
     force: bool = False,
+    locked: bool = False,
+    provenance: Provenance | None = None,
     reporter: Reporter | None = None,
     settings: Settings | None = None,
 ) -> Report:
@@ -95,6 +99,8 @@ def build_project(
         selection: what to build; None: everything.
         jobs: how many compilers run at once; None: as many as CPUs and memory allow.
         force: build even what is up to date.
+        locked: there must be a lock, and everything must be as it says.
+        provenance: what the variants say of their origin; None: what git says of the project.
         reporter: who is told how far it is.
         settings: what the environment says; None: read it.
 
@@ -102,13 +108,15 @@ def build_project(
         ConfigError: with every fault of ``build.toml``.
         ProjectError: the directory is no project, or lacks a file.
         SelectionError: the project has no such backend or variant.
+        LockError: a build would use something else than what was locked.
     """
     settings = settings or read_settings()
     reporter = reporter or SilentReporter()
     build = read_build(project)
     sources = read_sources(project, build)
     made = plan(build, sources, host=detect_host(settings), selection=selection or Selection())
-    provenance = describe_builder()
+    told = check_lock(project, made.variants, settings, strict=locked)
+    provenance = provenance or describe_origin(project, sources, settings)
     reports = []
     skipped = list(made.skipped)
     for variant in made.variants:
@@ -135,25 +143,13 @@ def build_project(
         reports.append(report)
         if report.outcome is not Outcome.UP_TO_DATE:
             reporter.end(name, report.outcome.value, report.seconds)
-    notes = (*made.notes, *(note for report in reports for note in report.notes))
+    notes = (*made.notes, *told, *(note for report in reports for note in report.notes))
     return Report(
         project=project,
         variants=tuple(reports),
         skipped=tuple(skipped),
         notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def describe_builder() -> Provenance:
-    """Say who builds.
-
-    The commit of the sources is not part of it: equal sources give equal bytes in a clone, in a
-    copy and after a commit elsewhere. That a variant comes from certain sources is proved by its
-    id, which is their hash.
-    """
-    from kernels._version import __version__
-
-    return Provenance(builder_version=__version__)
 
 
 def _build_or_fail(job: _Job, *, force: bool) -> VariantReport:

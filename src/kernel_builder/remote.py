@@ -27,6 +27,9 @@ class Remote(Protocol):
     def read_branch(self, repo: RepoId, name: str, commit: str | None) -> RemoteBranch:
         """Read what a branch holds; a commit of None means that it does not exist."""
 
+    def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
+        """Read a file of a commit; whether its bytes are those of the listing is not checked."""
+
     def write_commit(
         self, repo: RepoId, plan: CommitPlan, *, message: str, tags: tuple[str, ...]
     ) -> str:

@@ -48,6 +48,14 @@ class DirectoryRemote:
         listing = directory.read_listing(self.hub, repo, commit)
         return RemoteBranch(name=name, commit=commit, files=listing.files)
 
+    def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
+        """Read a file of a commit."""
+        place = directory.file_path(self.hub, repo, commit, path)
+        try:
+            return place.read_bytes()
+        except OSError as err:
+            raise UploadError(f"{place}: cannot be read ({err.strerror})") from err
+
     def write_commit(
         self,
         repo: RepoId,

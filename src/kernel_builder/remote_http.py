@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernel_builder.commit_plan import CommitPlan, RemoteBranch
@@ -63,6 +65,14 @@ class HttpRemote:
             return RemoteBranch(
                 name=name, commit=commit, files=tuple(_tree_file(each) for each in _files(entries))
             )
+
+    def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
+        """Read a file of a commit."""
+        with self._spoken(repo), tempfile.TemporaryDirectory(prefix="hub-") as temporary:
+            place = self._api().hf_hub_download(
+                str(repo), path, repo_type=_KIND, revision=commit, local_dir=temporary
+            )
+            return Path(place).read_bytes()
 
     def write_commit(
         self, repo: RepoId, plan: CommitPlan, *, message: str, tags: tuple[str, ...]

@@ -15,13 +15,27 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def input_options(command: _Command) -> _Command:
-    """Add ``--source`` and ``--sandbox``."""
+    """Add ``--source``, ``--sandbox`` and ``--locked``."""
     command = click.option(
+        "--locked",
+        is_flag=True,
+        help="Refuse a build without kernel-builder.lock, or with anything else than it says.",
+    )(command)
+    return source_option(sandbox_option(command))
+
+
+def sandbox_option(command: _Command) -> _Command:
+    """Add ``--sandbox``."""
+    return click.option(
         "--sandbox",
         type=click.Choice([mode.value for mode in SandboxMode]),
         help="Separate compilers from network and home: auto (where possible), require, off "
         "[default: KERNEL_BUILDER_SANDBOX, else auto].",
     )(command)
+
+
+def source_option(command: _Command) -> _Command:
+    """Add ``--source``, as often as wanted."""
     return click.option(
         "--source",
         "sources",

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 @click.option("--tag", metavar="vX.Y.Z", help="Also tag the commit.")
 @click.option("--prune", is_flag=True, help="Delete published variants that are not built here.")
 @click.option(
-    "--allow-dirty", is_flag=True, help="Publish though files differ from the last commit."
+    "--allow-dirty",
+    is_flag=True,
+    help="Publish though files differ from the last commit: nobody else can then rebuild what is "
+    "published, and its metadata names no commit.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def upload(

@@ -1,0 +1,136 @@
+"""The inputs of a project's builds as they are here, by version and hash, as a lock records them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.archives import hash_tree
+from kernel_builder.depends import find_origins
+from kernel_builder.environment import toolkit_of
+from kernel_builder.lockfile import Kind
+from kernel_builder.plan import VariantBuild
+from kernel_builder.process import run
+from kernel_builder.settings import Settings
+from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain
+from kernel_builder.toolchain.cuda import identify_cuda
+from kernel_builder.toolchain.torch import get_torch
+from kernel_builder.toolchain.wheels import read_cuda_wheels
+from kernel_spec.backend import BackendKind
+
+_PARTS = ("cc1plus", "as", "ld")
+
+
+def collect_inputs(
+    variants: Iterable[VariantBuild], settings: Settings
+) -> dict[str, dict[str, Any]]:
+    """Return everything that goes into variants, besides the project's own files.
+
+    Raises:
+        ToolchainError: something is not there.
+        CommandError: the compiler cannot be used.
+    """
+    from kernels._version import __version__
+
+    found: dict[str, dict[str, Any]] = {
+        "builder": {"kind": Kind.BUILDER.value, "version": __version__}
+    }
+    compiled = [variant for variant in variants if variant.units]
+    if not compiled:
+        return found
+    found["compiler"] = _describe_compiler(get_compiler(settings), settings)
+    found["python"] = {"kind": Kind.SYSTEM.value, "version": platform.python_version()}
+    torch = get_torch()
+    found["torch"] = {
+        "kind": Kind.HEADERS.value,
+        "version": torch.build.version,
+        "sha256": _remember(
+            settings, f"torch {torch.identity}", lambda: hash_tree(torch.root, ["include"])
+        ),
+    }
+    for variant in compiled:
+        if variant.backend is BackendKind.CUDA:
+            name, facts = _describe_cuda(variant, settings)
+            found[name] = facts
+        for origin in find_origins(variant.depends, variant.sources, settings):
+            found[origin.name] = {"kind": Kind.HEADERS.value, **origin.record}
+    return found
+
+
+def _describe_cuda(variant: VariantBuild, settings: Settings) -> tuple[str, dict[str, Any]]:
+    version = toolkit_of(variant)
+    name = f"cuda-{version}"
+    if settings.cuda_home is not None:
+        identity = hashlib.sha256(identify_cuda(settings).encode()).hexdigest()
+        return name, {"kind": Kind.SYSTEM.value, "version": str(version), "identity": identity}
+    # A lock is for every machine, so it has the wheels of each.
+    wheels = {
+        toolkit.machine: {
+            wheel.name: {"version": wheel.version, "sha256": wheel.sha256}
+            for wheel in toolkit.wheels
+        }
+        for toolkit in read_cuda_wheels()
+        if toolkit.version == version
+    }
+    return name, {"kind": Kind.WHEELS.value, "version": str(version), "wheels": wheels}
+
+
+def _describe_compiler(compiler: Compiler, settings: Settings) -> dict[str, Any]:
+    """Return what tells the system's compiler from another: its words, and a hash of its files."""
+    text = _remember(
+        settings, f"compiler {compiler.identity}", lambda: _read_compiler(compiler, settings)
+    )
+    version, assembler, sha256 = text.split("\n")
+    return {
+        "kind": Kind.SYSTEM.value,
+        "version": version,
+        "assembler": assembler,
+        "sha256": sha256,
+    }
+
+
+def _read_compiler(compiler: Compiler, settings: Settings) -> str:
+    def ask(*arguments: str) -> str:
+        return run([*compiler.command, *arguments], variables=settings.variables).output.strip()
+
+    toolchain = read_toolchain(compiler, settings)
+    parts = [Path(ask(f"-print-prog-name={name}")) for name in _PARTS]
+    search = settings.search_path.split(os.pathsep)
+    places = [
+        next(
+            (path for path in (Path(directory, part) for directory in search) if path.is_file()),
+            part,
+        )
+        for part in parts
+    ]
+    files = [place for place in places if place.is_file()] or [Path(compiler.command[0])]
+    digest = hashlib.sha256()
+    for place in (*files, *(toolchain.files[name] for name in sorted(toolchain.files))):
+        digest.update(hashlib.sha256(place.read_bytes()).digest())
+    said = run([places[1], "--version"], variables=settings.variables, check=False).output
+    assembler = (said.splitlines() or ["unknown"])[0].strip()
+    return f"{toolchain.version}\n{assembler}\n{digest.hexdigest()}"
+
+
+def _remember(settings: Settings, key: str, make: Callable[[], str]) -> str:
+    """Return a text that costs time to make; it is made once for each key."""
+    name = hashlib.sha256(f"{sys.version}\n{key}".encode()).hexdigest()[:32]
+    place = settings.cache / "inventory" / name
+    try:
+        return place.read_text(encoding="utf-8")
+    except OSError:
+        pass
+    text = make()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
+    ) as stream:
+        stream.write(text)
+    Path(stream.name).replace(place)
+    return text

@@ -1,0 +1,58 @@
+"""Who built a variant, and from which commit: named only where every file of the project is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_builder.config.model import FILE_NAME
+from kernel_builder.errors import CommandError
+from kernel_builder.process import run
+from kernel_builder.settings import Settings
+from kernel_builder.sources import SourceSet
+from kernel_spec.metadata import Provenance
+
+_SECONDS = 60
+# What builds leave in a project is no source of it.
+_OWN = (".", ":(exclude)build")
+
+
+def describe_builder() -> Provenance:
+    """Say who builds."""
+    from kernels._version import __version__
+
+    return Provenance(builder_version=__version__)
+
+
+def describe_origin(project: Path, sources: SourceSet, settings: Settings) -> Provenance:
+    """Say who builds, and from which commit where that is known.
+
+    It is the last commit that changed the project: a commit elsewhere in the repository leaves
+    the bytes of a variant as they are. No commit is named where a file differs from it, is not in
+    it, or the project is in no git repository. That a variant comes from certain sources is
+    proved by its id, which is their hash; the commit says where to find them.
+    """
+    commit = find_commit(project, sources, settings)
+    builder = describe_builder()
+    return builder if commit is None else replace(builder, kernel_commit=commit, kernel_dirty=False)
+
+
+def find_commit(project: Path, sources: SourceSet, settings: Settings) -> str | None:
+    """Return the last commit that changed a project, or None where it is not what is here."""
+    try:
+        if _git(project, settings, "status", "--porcelain", "--", *_OWN):
+            return None
+        tracked = set(_git(project, settings, "ls-files", "-z", "--", *_OWN).split("\0"))
+        used = {FILE_NAME, *(file.path for file in (*sources.listed, *sources.extension))}
+        if not used <= tracked:
+            return None
+        return _git(project, settings, "log", "-1", "--format=%H", "--", *_OWN).strip() or None
+    except CommandError:
+        # No git, no repository, or none with a commit.
+        return None
+
+
+def _git(project: Path, settings: Settings, *arguments: str) -> str:
+    # A repository's own settings must not start programs.
+    safe = ("git", "-C", str(project), "-c", "core.fsmonitor=false", "-c", "core.quotepath=false")
+    return run([*safe, *arguments], variables=settings.variables, timeout=_SECONDS).output

@@ -264,6 +264,56 @@ def _format_kernel(kernel: LockedKernel) -> dict[str, Any]:
     }
 
 
+def format_new_lock(kernels: tuple[LockedKernel, ...]) -> bytes:
+    """Write the published client's form (0.17): requests and commits, nothing of the bytes.
+
+    Raises:
+        LockError: naming every kernel that was asked for by a range, which that form cannot say.
+    """
+    reader = Reader()
+    entries = []
+    for kernel in sorted(kernels, key=_order):
+        if kernel.version is None and kernel.revision is None:
+            asked = kernel.version_range or "a bare name"
+            message = f"this form holds a version or a revision, {kernel.repo_id} has {asked!r}"
+            reader.add("neither-given", kernel.repo_id, message)
+        request = {
+            "repo-id": kernel.repo_id,
+            "version": kernel.version,
+            "revision": kernel.revision,
+        }
+        dependency = {key: value for key, value in request.items() if value is not None}
+        entries.append({"dependency": dependency, "lock": {"commit": kernel.commit}})
+    if reader.faults:
+        raise LockError(FILE_NAME, tuple(reader.faults))
+    return write_json(entries)
+
+
+def format_old_lock(kernels: tuple[LockedKernel, ...]) -> bytes:
+    """Write the published client's older form (up to 0.16): commits and hashes of git objects.
+
+    Raises:
+        LockError: naming every kernel without such hashes, or with two commits.
+    """
+    reader = Reader()
+    entries = []
+    seen = set()
+    for kernel in sorted(kernels, key=_order):
+        if not kernel.lfs_hashes:
+            reader.add("bad-hash", kernel.repo_id, "there are no hashes of git objects")
+        if kernel.repo_id in seen:
+            reader.add("duplicate", kernel.repo_id, "this form holds one commit of a repository")
+        seen.add(kernel.repo_id)
+        variants = {
+            name: {"hash": text, "hash_type": _OLD_HASH_TYPE}
+            for name, text in kernel.lfs_hashes.items()
+        }
+        entries.append({"repo_id": kernel.repo_id, "sha": kernel.commit, "variants": variants})
+    if reader.faults:
+        raise LockError(FILE_NAME, tuple(reader.faults))
+    return write_json(entries)
+
+
 def git_lfs_concat(files: Mapping[str, bytes], *, leave_out_bytecode: bool = True) -> str:
     """Compute the old format's hash of a variant, ``sha256-<hex>``.
 

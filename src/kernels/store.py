@@ -104,8 +104,13 @@ def write_record(store: Store, hub_url: str, repo: RepoId, record: Record) -> No
 
 def read_tree(store: Store, hub_url: str, repo: RepoId, commit: str) -> tuple[TreeFile, ...] | None:
     """Return the remembered files of a commit, or None."""
+    return read_tree_file(_tree_path(store, hub_url, repo, commit))
+
+
+def read_tree_file(path: Path) -> tuple[TreeFile, ...] | None:
+    """Return the files that one of the documents below ``trees/`` lists, or None."""
     try:
-        document = json.loads(read_plain(_tree_path(store, hub_url, repo, commit)))
+        document = json.loads(read_plain(path))
         if document["format"] != _TREE_FORMAT:
             return None
         return tuple(

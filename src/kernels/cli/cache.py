@@ -18,15 +18,29 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_(as_json: bool) -> None:
     """List the installed variants."""
-    found = [_describe(place) for place in _places()]
+    owners = _repositories()
+    found = [
+        {**_describe(place), "repositories": owners.get(place.name, [])} for place in _places()
+    ]
     if as_json:
         click.echo(json.dumps({"cache": str(_cache()), "variants": found}, indent=2))
         return
     for entry in found:
-        size = f"{entry['bytes'] / 1e6:.1f} MB"
-        click.echo(f"{entry['digest'][:12]}  {size:>10}  {entry['kernel']}  {entry['variant']}")
-    total = sum(entry["bytes"] for entry in found) / 1e6
-    click.echo(f"{len(found)} variants, {total:.1f} MB in {_cache()}")
+        size = format_size(entry["bytes"])
+        names = ", ".join(entry["repositories"]) or f"?/{entry['kernel']}"
+        click.echo(f"{entry['digest'][:12]}  {size:>10}  {names}  {entry['variant']}")
+    total = format_size(sum(entry["bytes"] for entry in found))
+    click.echo(f"{len(found)} variants, {total} in {_cache()}")
+
+
+def format_size(size: int) -> str:
+    """Write a number of bytes in the unit that leaves one to three digits before the point."""
+    amount, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 @command.command(name="verify")
@@ -68,6 +82,23 @@ def _places() -> list[Path]:
 
     folder = Store(_cache()).folder("variants")
     return sorted(place for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else []
+
+
+def _repositories() -> dict[str, list[str]]:
+    """Return the repositories that the cache knows each variant from, by digest."""
+    from kernel_spec.names import RepoId
+    from kernels.source import variants_of
+    from kernels.store import Store, find_digest, read_tree_file
+
+    store = Store(_cache())
+    trees = store.folder("trees")
+    found: dict[str, set[str]] = {}
+    for path in trees.glob("*/*/*/*.json"):
+        repo = RepoId(*path.relative_to(trees).parts[1:3])
+        for files in variants_of(read_tree_file(path) or ()).values():
+            if (digest := find_digest(store, files)) is not None:
+                found.setdefault(digest, set()).add(str(repo))
+    return {digest: sorted(names) for digest, names in found.items()}
 
 
 def _describe(place: Path) -> dict[str, Any]:

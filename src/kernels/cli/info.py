@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernels.cli.asking import version_of
+
 if TYPE_CHECKING:
     from kernel_spec.metadata import Metadata
 
 
 @click.command(name="info")
 @click.argument("kernel")
-@click.option("--version", type=click.IntRange(min=0), help="The version; default: the highest.")
+@click.option("--version", help="A version, or a range of tags; default: the highest version.")
 @click.option("--revision", help="A branch, tag or commit instead of a version.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(kernel: str, version: int | None, revision: str | None, as_json: bool) -> None:
+def command(kernel: str, version: str | None, revision: str | None, as_json: bool) -> None:
     """Show what KERNEL, a repository's id or a path, says of itself."""
     path = Path(kernel)
     if path.is_dir() and (version, revision) == (None, None):
         where, metadata, backends = _read_path(path)
     else:
-        where, metadata, backends = _read_repository(kernel, revision, version)
+        where, metadata, backends = _read_repository(kernel, revision, version_of(version))
     facts = {
         **where,
         "name": metadata.name,
@@ -73,7 +75,7 @@ def _read_path(path: Path) -> tuple[dict[str, Any], Metadata, list[str]]:
 
 
 def _read_repository(
-    repo_id: str, revision: str | None, version: int | None
+    repo_id: str, revision: str | None, version: int | str | None
 ) -> tuple[dict[str, Any], Metadata, list[str]]:
     from kernel_spec.metadata import parse_metadata
     from kernels.errors import NotAKernelError

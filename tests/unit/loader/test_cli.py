@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 import kernels
 from kernels.cli import run
+from kernels.cli.cache import format_size
+from kernels.errors import TrustError
 
 
 @pytest.fixture
@@ -33,7 +36,9 @@ def test_version_and_help(call):
     assert all(verb in out for verb in ("cache", "info", "trust", "versions"))
 
 
-@pytest.mark.parametrize("verb", ["cache", "info", "trust", "versions"])
+@pytest.mark.parametrize(
+    "verb", ["cache", "download", "info", "lock", "trust", "update", "verify", "versions"]
+)
 def test_every_verb_has_help(call, verb):
     code, out, _ = call(verb, "--help")
     assert code == 0
@@ -45,7 +50,8 @@ def test_wrong_usage_is_2(call, arguments):
     code, out, err = call(*arguments)
     assert code == 2
     assert out == ""
-    assert "Error" in err
+    assert err
+    assert "Traceback" not in err
 
 
 def test_versions(call, toy):
@@ -142,13 +148,15 @@ def test_a_directory_hub_needs_no_trust(call, publisher):
 
 
 def test_the_cache_is_listed_and_verified(call, toy):
-    assert call("cache", "list")[1].startswith("0 variants, 0.0 MB in ")
+    assert call("cache", "list")[1].startswith("0 variants, 0 B in ")
     assert call("cache", "verify") == (0, "0 variants verified, 0 damaged\n", "")
     path = kernels.install_kernel("acme/toy")
     [entry] = json.loads(call("cache", "list", "--json")[1])["variants"]
     assert entry["digest"] == path.parent.name
     assert entry["variant"] == "torch-cpu"
     assert entry["kernel"] == "toy"
+    assert entry["repositories"] == ["acme/toy"]
+    assert re.search(r" \d\d\d B  acme/toy  torch-cpu\n", call("cache", "list")[1])
     assert entry["bytes"] == sum(file.stat().st_size for file in path.iterdir())
     assert call("cache", "verify")[0] == 0
     facts = (path / "__init__.py").stat()
@@ -167,7 +175,37 @@ def test_the_cache_is_listed_and_verified(call, toy):
     assert call("cache", "verify")[0] == 1
 
 
-@pytest.mark.parametrize("verb", ["versions", "info"])
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1500, "1.5 kB"),
+        (2_000_000, "2.0 MB"),
+        (3 * 10**15, "3000.0 TB"),
+    ],
+)
+def test_sizes_are_written_in_a_fitting_unit(size, text):
+    assert format_size(size) == text
+
+
+def test_a_variant_is_trusted_for_good_by_its_digest(call, web, publisher):
+    publisher.publish("bob/toy")
+    with pytest.raises(TrustError):
+        kernels.get_kernel("bob/toy")
+    digest = kernels.install_kernel("bob/toy", trust_remote_code=True).parent.name
+    assert call("trust", "add", digest) == (0, f"trusting the variant {digest}\n", "")
+    assert kernels.get_kernel("bob/toy").VALUE == 1
+    publisher.publish("bob/toy", variants={"torch-cpu": {"__init__.py": "VALUE = 666"}})
+    with pytest.raises(TrustError):
+        kernels.get_kernel("bob/toy", refresh=True)
+    assert call("trust", "list")[1] == f"the variant {digest}\n"
+    assert json.loads(call("trust", "list", "--json")[1]) == [{"digest": digest}]
+    assert call("trust", "remove", digest)[0] == 0
+    assert call("trust", "remove", digest)[0] == 1
+
+
+@pytest.mark.parametrize("verb", ["versions", "info", "verify", "update"])
 def test_what_is_no_repository_id_is_wrong_usage(verb, capsys):
     assert run([verb, "toy"]) == 2
     assert "owner/name" in capsys.readouterr().err

@@ -1,0 +1,120 @@
+"""The story of ``kernels download``: brings every locked kernel into the cache; imports nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kernel_spec.errors import IntegrityError, KernelError
+from kernel_spec.lock import LockedKernel
+from kernel_spec.names import parse_repo_id
+from kernels.errors import TrustError
+from kernels.fetch import Wanted
+from kernels.importer import VariantDir
+from kernels.install import install
+from kernels.locked import find_locked, require_locked
+from kernels.lockfile import LockFile
+from kernels.request import Found, Request
+from kernels.settings import Settings
+from kernels.source import KernelRef, Located, locate, variants_of
+from kernels.store import Store
+from kernels.trust import require_trust
+
+
+class Fetched(NamedTuple):
+    """One variant of a locked kernel: where it is now, or why it is not."""
+
+    entry: LockedKernel
+    variant: str
+    place: VariantDir | None
+    error: KernelError | None = None
+    downloaded: bool = False
+
+
+def prefetch(lockfile: LockFile, settings: Settings, *, all_variants: bool) -> Iterator[Fetched]:
+    """Download and verify, for each locked kernel, the variant that fits this system, or all of them.
+
+    A kernel that fails does not keep the others from being fetched.
+    """
+    for entry in lockfile.lock.kernels:
+        try:
+            if all_variants:
+                yield from _fetch_all(entry, settings)
+            else:
+                yield _fetch_fitting(entry, lockfile, settings)
+        except KernelError as err:
+            yield Fetched(entry, "", None, err)
+
+
+def doubts(lockfile: LockFile, settings: Settings) -> Iterator[TrustError]:
+    """Yield why a kernel that was fetched will not be loaded, where its lock is no consent.
+
+    Asking also remembers the hub's answer, which an image without network needs.
+    """
+    for entry in lockfile.lock.kernels:
+        if entry.variants:
+            continue
+        located = locate(_at(entry), settings)
+        try:
+            if not located.hub.is_directory:
+                require_trust(located, settings, consent=False)
+        except TrustError as err:
+            yield err
+
+
+def _at(entry: LockedKernel) -> KernelRef:
+    return KernelRef(parse_repo_id(entry.repo_id), revision=entry.commit)
+
+
+def _fetch_fitting(entry: LockedKernel, lockfile: LockFile, settings: Settings) -> Fetched:
+    ref = KernelRef(
+        parse_repo_id(entry.repo_id), entry.version, entry.revision, entry.version_range
+    )
+    found = find_locked(ref, lockfile, Request(settings=settings, check_arch=False))
+    if found.variant is not None:
+        require_locked(found, found.variant)
+        return Fetched(entry, found.variant.path.name, found.variant)
+    assert found.chosen is not None
+    variant = install(
+        Store(settings.cache), found.chosen.wanted, settings.state, have=found.chosen.have
+    )
+    require_locked(found, variant)
+    return Fetched(entry, variant.path.name, variant, downloaded=True)
+
+
+def _fetch_all(entry: LockedKernel, settings: Settings) -> Iterator[Fetched]:
+    located = locate(_at(entry), settings)
+    variants = variants_of(located.files)
+    for name in sorted({*(entry.variants or variants)}):
+        if name not in variants:
+            error = IntegrityError(f"{entry.repo_id} at {entry.commit} has no variant {name}.")
+            yield Fetched(entry, name, None, error)
+            continue
+        try:
+            yield _fetch_one(entry, located, name, settings)
+        except KernelError as err:
+            yield Fetched(entry, name, None, err)
+
+
+def _fetch_one(entry: LockedKernel, located: Located, name: str, settings: Settings) -> Fetched:
+    from kernels.choose import Chosen
+
+    wanted = Wanted(
+        hub=located.hub,
+        repo=located.ref.repo,
+        commit=located.commit,
+        variant=name,
+        files=variants_of(located.files)[name],
+    )
+    variant = install(Store(settings.cache), wanted, settings.state)
+    chosen = Chosen(wanted, variant, {}, variant.metadata)
+    found = Found(
+        ref=located.ref,
+        metadata=variant.metadata,
+        source=located.hub.url,
+        located=located,
+        chosen=chosen,
+        locked=entry,
+    )
+    require_locked(found, variant)
+    return Fetched(entry, name, variant, downloaded=True)

@@ -25,6 +25,10 @@ _FOR_PIP = re.compile(
 )
 
 
+# What points at another Python than that of a shell.
+_OF_PYTHON = re.compile(r"PYTHON\w*|VIRTUAL_ENV\w*|CONDA_\w+|PIP_(TARGET|PREFIX|USER|PYTHON)")
+
+
 class SandboxMode(StrEnum):
     """Whether compilers and imports are separated from the machine."""
 
@@ -104,3 +108,9 @@ def _read_sandbox(text: str | None) -> SandboxMode:
     except ValueError:
         modes = ", ".join(SandboxMode)
         raise UsageError(f"KERNEL_BUILDER_SANDBOX={text}: expected one of {modes}") from None
+
+
+def read_session(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """Return the variables of the user's session for a shell, without those of another Python."""
+    environ = os.environ if environ is None else environ
+    return {name: text for name, text in environ.items() if not _OF_PYTHON.fullmatch(name)}

@@ -16,6 +16,8 @@ _VERBS = {
     "check": "kernel_builder.cli.check:check",
     "create-pyproject": "kernel_builder.cli.export:create_pyproject",
     "clean-pyproject": "kernel_builder.cli.export:clean_pyproject",
+    "devshell": "kernel_builder.cli.shell:devshell",
+    "testshell": "kernel_builder.cli.shell:testshell",
     "upload": "kernel_builder.cli.upload:upload",
 }
 

@@ -1,0 +1,298 @@
+"""The story of a shell: project → variant → torch → environment → variables → the user's command."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from kernel_builder.config.model import Build
+from kernel_builder.config.read import read_build
+from kernel_builder.environment import detect_host
+from kernel_builder.errors import SelectionError, ToolchainError
+from kernel_builder.known import read_known
+from kernel_builder.pipeline import OUTPUT, build_project, work_directory
+from kernel_builder.plan import Selection, VariantBuild, plan
+from kernel_builder.settings import Settings
+from kernel_builder.sources import read_sources
+from kernel_builder.toolchain.cuda import get_cuda
+from kernel_builder.toolchain.torch import find_torch
+from kernel_builder.venvs import Venv, make_venv
+from kernel_spec.backend import Backend, BackendKind
+from kernel_spec.errors import VariantNameError
+from kernel_spec.framework import Torch, TorchStableAbi
+from kernel_spec.system import TorchBuild
+from kernel_spec.variant import ArchVariant, Variant, parse_variant
+from kernel_spec.version import MajorMinor, parse_major_minor
+
+# What a build by CMake and pip needs besides torch, and what tests need.
+TOOLS = ("cmake>=3.26", "ninja>=1.11", "pytest>=8", "setuptools>=77")
+# What the loader needs; the loader itself is linked, so that it is this one.
+LOADER_NEEDS = (
+    "huggingface_hub>=1.10,<3",
+    "packaging>=24",
+    "filelock>=3.16",
+    "click>=8.1.7",
+    "pyelftools>=0.31",
+)
+_LOADER = ("kernels", "kernel_spec")
+_TORCH = re.compile(r"\d+(\.\d+){1,2}([a-z0-9.+]*)", re.ASCII)
+_FOR_CUDA = re.compile(r"""^cuda\b[^=]*=\s*['"]""", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shell:
+    """A command that is ready to run.
+
+    Attributes:
+        command: the program and its arguments.
+        variables: its whole environment.
+        directory: where it runs.
+    """
+
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    directory: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShellRequest:
+    """What is asked for.
+
+    Attributes:
+        project: the directory of the project.
+        variant: the variant that it is for, or None.
+        torch: the version of torch, or None for that which fits.
+        extras: requirements besides, as pip reads them.
+        command: what to run; empty: the user's shell.
+        tests: whether the variant is built and can be loaded and imported.
+    """
+
+    project: Path
+    variant: str | None = None
+    torch: str | None = None
+    extras: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    tests: bool = False
+
+
+def prepare_shell(
+    request: ShellRequest,
+    settings: Settings,
+    *,
+    session: Mapping[str, str],
+    say: Callable[[str], None] = lambda _: None,
+) -> Shell:
+    """Make the environment of a shell, build what it is to test, and compose the command.
+
+    Args:
+        request: what is asked for.
+        settings: the caches, and how pip reaches packages.
+        session: the variables of the user's session.
+        say: called with one line where something takes long.
+
+    Raises:
+        SelectionError: the project has no such variant, or no torch of that version fits it.
+        ToolchainError: the environment cannot be made, or the variant cannot be built.
+        ConfigError, ProjectError: the project cannot be read.
+    """
+    project = request.project.resolve()
+    build = read_build(project)
+    variant = _read_variant(request.variant) if request.variant is not None else None
+    installed = find_torch()
+    torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
+    venv = make_venv(
+        [torch, *TOOLS, *LOADER_NEEDS, *_distributions(build), *request.extras],
+        links=_find_loader(),
+        store=settings.cache / "shells",
+        variables={**settings.variables, **settings.pip_variables},
+        on_begin=say,
+    )
+    target = variant.backend if isinstance(variant, ArchVariant) else None
+    backend = target.kind if target is not None else _backend_of(venv)
+    variables = compose_variables(
+        session,
+        venv=venv,
+        cuda=_find_cuda(build, backend, target, settings),
+        cxx=settings.cxx,
+    )
+    if request.tests:
+        made = _choose(project, build, request.variant, backend, settings)
+        say(f"building {made.variant}")
+        _build(project, made, settings)
+        variables |= _test_variables(project, build, made, settings, session)
+    command = request.command or (session.get("SHELL", "/bin/sh"),)
+    return Shell(command=command, variables=variables, directory=project)
+
+
+def choose_torch(variant: Variant | None, stated: str | None, installed: TorchBuild | None) -> str:
+    """Choose the torch of a shell, as pip reads it.
+
+    It is the one that is stated; else the builder's own where the variant fits it; else one that
+    the variant fits.
+
+    Raises:
+        SelectionError: what is stated is no version, or the variant does not fit it.
+    """
+    if stated is not None and not _TORCH.fullmatch(stated):
+        raise SelectionError(f"--torch {stated}: expected a version such as 2.13.0")
+    framework = variant.framework if isinstance(variant, ArchVariant) else None
+    if stated is not None:
+        if not _fits(framework, parse_major_minor(stated)):
+            raise SelectionError(f"--torch {stated}: {variant} cannot be loaded by that torch")
+        return f"torch=={stated}"
+    if installed is not None and not installed.prerelease and _fits(framework, installed.release):
+        return f"torch=={installed.version.partition('+')[0]}"
+    match framework:
+        case Torch(version):
+            return f"torch=={version}.*"
+        case TorchStableAbi(version):
+            return f"torch>={version}"
+        case _:
+            return "torch"
+
+
+def _fits(framework: object, release: MajorMinor) -> bool:
+    match framework:
+        case Torch(version):
+            return version == release
+        case TorchStableAbi(version):
+            return version <= release
+        case _:
+            return True
+
+
+def _read_variant(text: str) -> Variant:
+    try:
+        return parse_variant(text)
+    except VariantNameError as err:
+        raise SelectionError(f"--variant: {err}") from err
+
+
+def compose_variables(
+    session: Mapping[str, str], *, venv: Venv, cuda: Path | None, cxx: str | None
+) -> dict[str, str]:
+    """Return the variables of a shell: those of the session, with the environment's programs first.
+
+    Args:
+        session: the variables of the user's session, without those of another Python.
+        venv: the environment.
+        cuda: the directory of the CUDA toolkit, or None.
+        cxx: the C++ compiler that the user names, or None.
+    """
+    tools = [venv.scripts, *([cuda / "bin"] if cuda is not None else [])]
+    path = os.pathsep.join([*map(str, tools), session.get("PATH", os.defpath)])
+    variables = {**session, "PATH": path, "VIRTUAL_ENV": str(venv.root), "PYTHONNOUSERSITE": "1"}
+    if cuda is not None:
+        variables |= {"CUDA_HOME": str(cuda)}
+    if cxx is not None:
+        variables |= {"CXX": cxx}
+    return variables
+
+
+def _distributions(build: Build) -> tuple[str, ...]:
+    """Return the Python packages that the project needs, as pip calls them."""
+    known = read_known().python_depends
+    names = {name: meant for section in known.values() for name, meant in section.items()}
+    return tuple(names.get(name, name) for name in build.general.depends.python)
+
+
+def _find_loader() -> tuple[Path, ...]:
+    """Return the directories of the loader's packages."""
+    places = []
+    for name in _LOADER:
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            raise ToolchainError(f"{name} cannot be imported; install this project again")
+        places.append(Path(found.origin).parent)
+    return tuple(places)
+
+
+def _backend_of(venv: Venv) -> BackendKind:
+    """Return what the torch of an environment is for."""
+    facts = venv.site_packages / "torch" / "version.py"
+    for_cuda = facts.is_file() and _FOR_CUDA.search(facts.read_text()) is not None
+    return BackendKind.CUDA if for_cuda else BackendKind.CPU
+
+
+def _find_cuda(
+    build: Build, backend: BackendKind, target: Backend | None, settings: Settings
+) -> Path | None:
+    """Return the CUDA toolkit of a shell for CUDA; it is fetched where it is not there."""
+    compiled = any(each.backend is BackendKind.CUDA for each in build.components)
+    if backend is not BackendKind.CUDA or not compiled:
+        return None
+    return get_cuda(settings, None if target is None else target.version).root
+
+
+def _choose(
+    project: Path, build: Build, name: str | None, backend: BackendKind, settings: Settings
+) -> VariantBuild:
+    """Choose the variant to test: the one that is named, else that of torch's backend, or the CPU's.
+
+    Raises:
+        SelectionError: there is none.
+    """
+    sources = read_sources(project, build)
+    selection = Selection() if name is None else Selection(variants=frozenset({name}))
+    made = plan(build, sources, host=detect_host(settings), selection=selection)
+    for kind in (backend, BackendKind.CPU):
+        for variant in made.variants:
+            if name is not None or variant.backend is kind:
+                return variant
+    names = ", ".join(str(each.variant) for each in made.variants) or "none"
+    lines = "".join(f"\n  {each}" for each in made.skipped)
+    raise SelectionError(f"no variant for {backend.value} can be built here; found {names}{lines}")
+
+
+def _build(project: Path, variant: VariantBuild, settings: Settings) -> None:
+    """Build a variant, unless it is up to date.
+
+    Raises:
+        KernelError: it cannot be built.
+    """
+    selection = Selection(variants=frozenset({str(variant.variant)}))
+    for each in build_project(project, selection=selection, settings=settings).variants:
+        if each.error is not None:
+            raise each.error
+
+
+def _test_variables(
+    project: Path,
+    build: Build,
+    made: VariantBuild,
+    settings: Settings,
+    session: Mapping[str, str],
+) -> dict[str, str]:
+    """Return what lets ``get_kernel`` and ``import`` find the variant."""
+    directory = project / OUTPUT / str(made.variant)
+    top = work_directory(project, settings) / "importable" / str(made.variant)
+    top.mkdir(parents=True, exist_ok=True)
+    link = top / f".{made.module}.{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(directory)
+    link.replace(top / made.module)
+    # Bytecode would be no part of the variant and would be taken for one.
+    variables = {"PYTHONPATH": str(top), "PYTHONDONTWRITEBYTECODE": "1"}
+    if build.general.repo_id is not None:
+        entry = f"{build.general.repo_id}={directory}"
+        others = session.get("LOCAL_KERNELS")
+        variables["LOCAL_KERNELS"] = f"{entry}{os.pathsep}{others}" if others else entry
+    return variables
+
+
+def run_shell(shell: Shell) -> NoReturn:
+    """Become the command: its exit code is that of this process. Does not return.
+
+    Raises:
+        SelectionError: there is no such program.
+    """
+    os.chdir(shell.directory)
+    try:
+        os.execvpe(shell.command[0], list(shell.command), dict(shell.variables))
+    except OSError as err:
+        raise SelectionError(f"{shell.command[0]}: cannot be started: {err.strerror}") from err

@@ -124,12 +124,21 @@ def make_venv(*requirements: str, links: Sequence[Path] = ()) -> ClientVenv:
 def reference_venv() -> ClientVenv:
     """Return the published ``kernels`` 0.17.2 with ``huggingface_hub`` 2.4.0.
 
+    Raises:
+        PeerUnavailableError: pip cannot install them.
+    """
+    return make_torch_venv(*REFERENCE)
+
+
+def make_torch_venv(*requirements: str) -> ClientVenv:
+    """Make an environment as :func:`make_venv` does, with torch in it.
+
     torch takes a gigabyte, so where this interpreter has the wanted one, its folders are linked
     into the environment rather than installed again. Nothing else of this interpreter can be
     imported there, above all not this project's own ``kernels``.
 
     Raises:
-        PeerUnavailableError: pip cannot install them.
+        PeerUnavailableError: pip cannot install the requirements.
     """
     spec = importlib.util.find_spec("torch")
     if spec is not None and spec.origin is not None:
@@ -138,8 +147,8 @@ def reference_venv() -> ClientVenv:
         if info:
             links = (site / "torch", site / "torchgen", site / "functorch", *info)
             present = [link for link in links if link.exists()]
-            return make_venv(*REFERENCE, *TORCH_NEEDS, links=present)
-    return make_venv(*REFERENCE, f"torch=={TORCH}")
+            return make_venv(*requirements, *TORCH_NEEDS, links=present)
+    return make_venv(*requirements, f"torch=={TORCH}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ from kernels.errors import (
     RevisionNotFoundError,
     VersionNotFoundError,
 )
-from kernels.fetch import read_file
 from kernels.hub import BUILD_FOLDER, Hub
 from kernels.redirect import STATUS_BYTES, STATUS_NAME, Redirect, parse_status
 from kernels.settings import Settings, hubs_of
@@ -395,6 +394,8 @@ def _read_redirect(located: Located, settings: Settings) -> Redirect | None:
     file = next((file for file in located.files if file.path == STATUS_NAME), None)
     if file is None:
         return None
+    from kernels.fetch import read_file
+
     repo, store = located.ref.repo, Store(settings.cache)
     if file.size > STATUS_BYTES:
         raise RedirectError(str(repo), f"{repo}: {STATUS_NAME} has {file.size} bytes.")

@@ -17,6 +17,7 @@ from kernels._version import __version__
 VERBS = {
     "benchmark": "Time a kernel on this machine, beside its peers.",
     "cache": "Look at, and verify, the cache.",
+    "check": "Check that a published kernel keeps the rules of the format.",
     "download": "Bring what a project's lock names into the cache.",
     "info": "Show what a kernel says of itself.",
     "lock": "Write which commit of every kernel a project uses.",

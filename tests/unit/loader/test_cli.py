@@ -37,7 +37,7 @@ def test_version_and_help(call):
 
 
 @pytest.mark.parametrize(
-    "verb", ["cache", "download", "info", "lock", "trust", "update", "verify", "versions"]
+    "verb", ["cache", "check", "download", "info", "lock", "trust", "update", "verify", "versions"]
 )
 def test_every_verb_has_help(call, verb):
     code, out, _ = call(verb, "--help")
@@ -209,3 +209,37 @@ def test_a_variant_is_trusted_for_good_by_its_digest(call, web, publisher):
 def test_what_is_no_repository_id_is_wrong_usage(verb, capsys):
     assert run([verb, "toy"]) == 2
     assert "owner/name" in capsys.readouterr().err
+
+
+@pytest.fixture
+def builder(monkeypatch):
+    """A builder that finds a fault in every variant of a name that ends in ``bad``."""
+
+    class Entry:
+        @staticmethod
+        def load():
+            return lambda place: ["glibc too new"] if "cuda" in place.name else []
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **which: [Entry])
+
+
+def test_check_asks_the_builder_about_every_variant(call, publisher, builder, tmp_path):
+    publisher.publish(
+        "acme/toy", variants={n: {"__init__.py": f"# {n}"} for n in ("torch-cpu", "torch-cuda")}
+    )
+    out = "torch-cpu: ok\ntorch-cuda: glibc too new\n"
+    assert call("check", "acme/toy") == (1, out, "")
+    project = publisher.projects / "toy-0"
+    assert call("check", str(project))[:2] == (1, out)
+    assert call("check", str(project / "build" / "torch-cpu")) == (0, "torch-cpu: ok\n", "")
+    _, out, err = call("check", "acme/toy", "--json", "--manylinux", "manylinux_2_28")
+    assert json.loads(out)["variants"] == {"torch-cpu": [], "torch-cuda": ["glibc too new"]}
+    assert "--manylinux" in err
+
+
+def test_check_without_the_builder_says_what_to_install(call, publisher, monkeypatch):
+    publisher.publish("acme/toy")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **which: [])
+    code, out, err = call("check", "acme/toy")
+    assert (code, out) == (1, "")
+    assert "pip install 'kernels[builder]'" in err

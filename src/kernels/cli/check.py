@@ -1,0 +1,93 @@
+"""``kernels check``: whether the variants of a published kernel keep the rules; the builder checks them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+GROUP = "kernels.builder"
+# Options of older commands whose values are the builder's policy now.
+_OLD_OPTIONS = ("macos", "manylinux", "python_abi")
+
+
+@click.command(name="check")
+@click.argument("kernel")
+@click.option("--version", help="A version, or a range of tags; default: the highest version.")
+@click.option("--revision", help="A branch, tag or commit instead of a version.")
+@click.option("--macos", hidden=True)
+@click.option("--manylinux", hidden=True)
+@click.option("--python-abi", hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def command(ctx: click.Context, /, kernel: str, version: str | None, **options: Any) -> None:
+    """Check every variant of KERNEL, a repository's id or a path: glibc, Python and torch ABI, layout.
+
+    The same checks as `kernel-builder check`; nothing is executed. Exits with 1 where one fails.
+    """
+    given = [name for name in _OLD_OPTIONS if options[name] is not None]
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        click.echo(f"kernels: {flags}: the builder's own policy decides, this is ignored", err=True)
+    check = find_check()
+    path = Path(kernel)
+    local = path.is_dir() and (version, options["revision"]) == (None, None)
+    places = _local(path) if local else _fetched(kernel, version, options["revision"])
+    results = {name: [str(finding) for finding in check(place)] for name, place in places}
+    if options["as_json"]:
+        click.echo(json.dumps({"kernel": kernel, "variants": results}, indent=2))
+    else:
+        for name, findings in results.items():
+            for finding in findings or ["ok"]:
+                click.echo(f"{name}: {finding}")
+    if any(results.values()) or not results:
+        ctx.exit(1)
+
+
+def find_check() -> Callable[[Path], Any]:
+    """Return the builder's check of one variant directory.
+
+    Raises:
+        click.ClickException: the builder is not installed.
+    """
+    from importlib.metadata import entry_points
+
+    try:
+        [entry] = entry_points(group=GROUP, name="check")
+        check: Callable[[Path], Any] = entry.load()
+    except (ValueError, ImportError):
+        raise click.ClickException(
+            "The builder checks kernels, and it is not installed: pip install 'kernels[builder]'"
+        ) from None
+    return check
+
+
+def _local(path: Path) -> Iterator[tuple[str, Path]]:
+    from kernels.local import find_variants
+
+    yield from (find_variants(path.absolute()) or {path.name: path.absolute()}).items()
+
+
+def _fetched(repo_id: str, version: str | None, revision: str | None) -> Iterator[tuple[str, Path]]:
+    from kernels.cli.asking import version_of
+    from kernels.fetch import Wanted
+    from kernels.install import install
+    from kernels.load import parse_ref
+    from kernels.settings import read_settings
+    from kernels.source import locate, variants_of
+    from kernels.store import Store
+
+    settings = read_settings()
+    located = locate(parse_ref(repo_id, revision, version_of(version)), settings)
+    for name, files in variants_of(located.files).items():
+        wanted = Wanted(
+            hub=located.hub,
+            repo=located.ref.repo,
+            commit=located.commit,
+            variant=name,
+            files=files,
+        )
+        yield name, install(Store(settings.cache), wanted, settings.state).path

@@ -14,8 +14,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from kernel_spec.digest import is_counted, variant_digest
 from kernel_spec.errors import IntegrityError, KernelError
@@ -69,7 +71,7 @@ def install(
         if isinstance(found, VariantDir):
             return found
         if isinstance(found, Damage):
-            _discard(store, found)
+            _discard(store, key, found)
         digest = _install_locked(store, key, wanted, have or {})
     match verify_installed(store.folder("variants") / digest, state):
         case VariantDir() as variant:
@@ -82,8 +84,7 @@ def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, b
     temporary = store.folder("tmp")
     with _writing(temporary):
         temporary.mkdir(parents=True, exist_ok=True)
-        for leftover in temporary.glob(f"{key[:32]}-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        _sweep(store, key)
         place = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=temporary))
     try:
         root = place / wanted.variant
@@ -104,6 +105,22 @@ def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, b
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return digest
+
+
+def _sweep(store: Store, key: str) -> None:
+    """Clear away what killed processes left in ``tmp/``: what belongs to no lock that is held."""
+    for leftover in store.folder("tmp").iterdir():
+        owner = leftover.name.partition("-")[0]
+        if owner == key[:32]:
+            shutil.rmtree(leftover, ignore_errors=True)
+            continue
+        # Whoever installs holds the lock of that name until its folder is gone.
+        with suppress(OSError), FileLock(_lock_path(store, owner), blocking=False):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _lock_path(store: Store, key: str) -> Path:
+    return store.folder("locks") / f"{key[:32]}.lock"
 
 
 def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: str) -> None:
@@ -202,14 +219,14 @@ def _sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def _discard(store: Store, damage: Damage) -> None:
+def _discard(store: Store, key: str, damage: Damage) -> None:
     """Take a damaged variant away, in one step."""
     place = damage.path
     variants = store.folder("variants")
     while place.parent != variants:
         place = place.parent
     with _writing(place):
-        aside = Path(tempfile.mkdtemp(prefix="discard-", dir=_made(store.folder("tmp"))))
+        aside = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=_made(store.folder("tmp"))))
         place.rename(aside / "variant")
     shutil.rmtree(aside, ignore_errors=True)
 
@@ -222,9 +239,7 @@ def _made(directory: Path) -> Path:
 @contextmanager
 def _locked(store: Store, key: str, what: str) -> Iterator[str]:
     """Hold the lock of one variant; say so where another process holds it for long."""
-    from filelock import FileLock, Timeout
-
-    path = store.folder("locks") / f"{key[:32]}.lock"
+    path = _lock_path(store, key)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)

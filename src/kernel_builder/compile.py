@@ -292,7 +292,8 @@ def _input_roots(environment: Environment) -> list[Path]:
     """Return the directories whose every header is an input."""
     roots = [environment.torch.root / "include", environment.python_include]
     roots += [path for each in environment.depends for path in each.include_dirs]
-    return roots if environment.cuda is None else [*roots, environment.cuda.root]
+    roots += [] if environment.cuda is None else [environment.cuda.root]
+    return roots if environment.cuda_headers is None else [*roots, environment.cuda_headers]
 
 
 def _find_undeclared(

@@ -26,6 +26,7 @@ from kernel_builder.toolchain.cpu import (
 from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_versions, get_cuda, identify_cuda
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
+from kernel_builder.toolchain.torch_cuda import make_cuda_headers
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.version import MajorMinor
 
@@ -43,6 +44,7 @@ class Environment:
         python_include: the directory of ``Python.h``.
         kit: what the link needs.
         cuda: the CUDA toolkit of a variant for CUDA.
+        cuda_headers: for torch's full interface for CUDA, the headers that are lacking.
         depends: native dependencies besides torch, sorted by name.
     """
 
@@ -52,6 +54,7 @@ class Environment:
     python_include: Path
     kit: LinkKit
     cuda: CudaToolchain | None = None
+    cuda_headers: Path | None = None
     depends: tuple[Dependency, ...] = ()
 
 
@@ -101,18 +104,28 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
             "python3-devel)"
         )
     toolchain = read_toolchain(compiler, settings)
-    libraries = ("torch",) if build.stable_abi is not None else ("torch", "torch_cpu", "c10")
+    libraries = torch_libraries(build)
+    cuda = get_cuda(settings, toolkit_of(build)) if build.backend is BackendKind.CUDA else None
+    store = settings.cache / "stubs"
+    full = cuda is not None and build.stable_abi is None
     return Environment(
         toolchain=toolchain,
         torch=torch,
         torch_libraries=libraries,
         python_include=include,
-        cuda=get_cuda(settings, toolkit_of(build)) if build.backend is BackendKind.CUDA else None,
-        kit=make_link_kit(
-            toolchain, libraries, variables=settings.variables, store=settings.cache / "stubs"
-        ),
+        cuda=cuda,
+        cuda_headers=make_cuda_headers(torch, cuda, store=store) if cuda and full else None,
+        kit=make_link_kit(toolchain, libraries, variables=settings.variables, store=store),
         depends=tuple(fetch_dependency(origin, settings) for origin in origins),
     )
+
+
+def torch_libraries(build: VariantBuild) -> tuple[str, ...]:
+    """Return the libraries of torch that a variant asks for."""
+    if build.stable_abi is not None:
+        return ("torch",)
+    cuda = ("torch_cuda", "c10_cuda") if build.backend is BackendKind.CUDA else ()
+    return ("torch", "torch_cpu", "c10", *cuda)
 
 
 def toolkit_of(build: VariantBuild) -> MajorMinor | None:

@@ -51,7 +51,7 @@ def compile_flags(
         *_depend_includes(unit, environment),
         *(f"-isystem{path}" for path in torch.include_dirs),
         f"-isystem{environment.python_include}",
-        *([] if environment.cuda is None else [f"-isystem{environment.cuda.include}"]),
+        *(f"-isystem{path}" for path in _cuda_includes(environment)),
         *unit.cxx_flags,
     )
 
@@ -60,7 +60,6 @@ def preprocessor_flags(
     unit: CompileUnit, build: VariantBuild, environment: Environment, stage: Path
 ) -> tuple[str, ...]:
     """Compose the flags that show a file to the C++ preprocessor as its compiler sees it."""
-    cuda = environment.cuda
     return (
         f"-std={_standard(environment)}",
         "-O3",
@@ -74,7 +73,7 @@ def preprocessor_flags(
         *_depend_includes(unit, environment),
         *(f"-isystem{path}" for path in environment.torch.include_dirs),
         f"-isystem{environment.python_include}",
-        *([] if cuda is None else [f"-isystem{cuda.include}"]),
+        *(f"-isystem{path}" for path in _cuda_includes(environment)),
         *unit.cxx_flags,
         *(flag for flag in unit.backend_flags if flag.startswith(("-D", "-U")) and len(flag) > 2),
     )
@@ -107,6 +106,7 @@ def _device_flags(
         *(word for path in environment.torch.include_dirs for word in ("-isystem", str(path))),
         "-isystem",
         str(environment.python_include),
+        *([] if environment.cuda_headers is None else ["-isystem", str(environment.cuda_headers)]),
         *_for_host(unit.cxx_flags),
         *_known_flags(unit.backend_flags, environment),
     )
@@ -143,6 +143,12 @@ def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:
     return tuple(f"-I{path}" for path in dict.fromkeys(own) if (stage / path).is_dir())
 
 
+def _cuda_includes(environment: Environment) -> list[Path]:
+    """Return where the headers of CUDA are; nvcc finds those of its toolkit by itself."""
+    toolkit = None if environment.cuda is None else environment.cuda.include
+    return [path for path in (toolkit, environment.cuda_headers) if path is not None]
+
+
 def _depend_includes(unit: CompileUnit, environment: Environment) -> tuple[str, ...]:
     """Return where the headers of the native dependencies of a file are."""
     used = [each for each in environment.depends if each.origin.name in unit.depends]
@@ -160,6 +166,8 @@ def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
     ]
     if environment.cuda is not None:
         maps.append(f"-ffile-prefix-map={environment.cuda.root}=cuda")
+    if environment.cuda_headers is not None:
+        maps.append(f"-ffile-prefix-map={environment.cuda_headers}=cuda-headers")
     maps += [f"-ffile-prefix-map={each.root}={each.origin.name}" for each in environment.depends]
     return tuple(maps)
 

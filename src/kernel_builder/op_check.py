@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from kernel_builder.check.registered import check_complete, check_sources
+from kernel_builder.check.subject import SharedLibrary
+from kernel_builder.check.symbols import demangle
+from kernel_builder.check.torch_abi import list_unproved
 from kernel_builder.environment import Environment
 from kernel_builder.errors import CheckError
 from kernel_builder.import_check import check_import
@@ -13,6 +17,9 @@ from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
 from kernel_builder.sandbox import OPEN, Sandbox
 from kernel_builder.settings import Settings
+from kernel_builder.toolchain.exports import read_exports
+from kernel_builder.toolchain.torch_cuda import make_stand_ins
+from kernel_spec.binary import read_elf
 
 
 def check_ops(
@@ -23,7 +30,7 @@ def check_ops(
     stage: Path,
     settings: Settings,
     sandbox: Sandbox = OPEN,
-) -> str | None:
+) -> tuple[str, ...]:
     """Import a variant, and compare the ops that it registers with its sources.
 
     Args:
@@ -35,8 +42,8 @@ def check_ops(
         sandbox: what keeps the kernel's code from the network and the user's files.
 
     Returns:
-        None; or what is not installed here, so that the import itself proves nothing. The library
-        was loaded and its ops were compared all the same.
+        What stays unproved, a sentence each. The library was loaded and its ops were compared in
+        any case.
 
     Raises:
         CheckError: with every op that is not whole, or not as the sources say.
@@ -47,16 +54,19 @@ def check_ops(
     if environment is not None:
         library = made / f"{build.op_id}.abi3.so"
         sources = read_registrations(build, environment, stage=stage, settings=settings)
-    answer = check_import(
-        made,
-        build.op_id,
-        library=library,
-        schemas=[call.schema for call in sources.calls if call.schema is not None],
-        preload=[environment.cuda.cudart] if environment and environment.cuda else [],
-        depends=build.python_depends,
-        settings=settings,
-        sandbox=sandbox,
-    )
+    with tempfile.TemporaryDirectory(prefix="stand-ins-") as scratch:
+        stand_ins, unproved = _make_stand_ins(library, build, environment, Path(scratch), settings)
+        cudart = [environment.cuda.cudart] if environment and environment.cuda else []
+        answer = check_import(
+            made,
+            build.op_id,
+            library=library,
+            schemas=[call.schema for call in sources.calls if call.schema is not None],
+            preload=[*cudart, *stand_ins],
+            depends=build.python_depends,
+            settings=settings,
+            sandbox=sandbox,
+        )
     if library is not None and answer.library is not None:
         kinds = {unit.backend for unit in build.units if unit.component is not None}
         findings = [
@@ -71,5 +81,41 @@ def check_ops(
         if findings:
             raise CheckError(str(build.variant), tuple(findings))
     if answer.lacking is None:
-        return None
-    return f"not imported, since {answer.lacking} is not installed here"
+        return unproved
+    return (*unproved, f"not imported, since {answer.lacking} is not installed here")
+
+
+def _make_stand_ins(
+    library: Path | None,
+    build: VariantBuild,
+    environment: Environment | None,
+    scratch: Path,
+    settings: Settings,
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Make what a library for torch's full interface asks for and this torch does not have.
+
+    Returns:
+        The libraries to load first, and what stays unproved with them.
+    """
+    if library is None or environment is None or environment.cuda_headers is None:
+        return (), ()
+    if (environment.torch.root / "lib" / "libc10_cuda.so").is_file():
+        return (), ()
+    subject = SharedLibrary(file=library.name, facts=read_elf(library))
+    exports = read_exports(environment.torch, settings.cache / "exports")
+    names = list_unproved(subject, exports, build.backend)
+    toolchain = environment.toolchain
+    made = make_stand_ins(
+        names,
+        scratch,
+        cpu=toolchain.cpu,
+        compiler=toolchain.command,
+        variables=settings.variables,
+    )
+    shown = ", ".join(sorted(demangle(name).partition("(")[0] for name in names))
+    said = (
+        f"loaded with stand-ins for libc10_cuda.so and libtorch_cuda.so, which the torch here is "
+        f"without; that they define these {len(names)} is declared by torch's headers and not "
+        f"proved: {shown}"
+    )
+    return made, (said,)

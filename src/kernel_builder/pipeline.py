@@ -218,7 +218,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
-    unknown = check_ops(
+    unproved = check_ops(
         made,
         job.build,
         environment,
@@ -238,7 +238,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         size=size,
         compiled=artifact.compiled if artifact else 0,
         reused=artifact.reused if artifact else 0,
-        warnings=(*(artifact.warnings if artifact else ()), *([unknown] if unknown else [])),
+        warnings=(*(artifact.warnings if artifact else ()), *unproved),
         notes=(sandbox.note,),
     )
 

@@ -284,11 +284,6 @@ def _plan_compiled(
     abi = _stable_abi(framework, target.kind, _files_of(sources, framework, components))
     notes: tuple[str, ...] = ()
     if target.kind is BackendKind.CUDA and target.version is not None:
-        if abi is None:
-            return (
-                "needs a torch for CUDA for its full interface; the stable ABI does without it",
-                (),
-            )
         choice = choose_cuda(build, components, target.version, asked=asked)
         if isinstance(choice, str):
             return choice, ()

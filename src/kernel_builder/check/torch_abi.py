@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Set
 
 from kernel_builder.check.finding import Finding
@@ -9,6 +10,7 @@ from kernel_builder.check.python_abi import PREFIXES
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.symbols import demangle, is_foreign_to_torch, mentions_torch
 from kernel_builder.policy import Shims, read_shims
+from kernel_spec.backend import BackendKind
 from kernel_spec.binary import Symbol
 from kernel_spec.version import MajorMinor
 
@@ -16,6 +18,8 @@ from kernel_spec.version import MajorMinor
 _OPTIONAL = frozenset(
     {"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
 )
+# Functions and objects of the namespaces c10::cuda and at::cuda.
+_CUDA = re.compile(r"_Z(T[VIST])?N[rVK]*[RO]?(3c10|2at)4cuda")
 _OPENMP = ("GOMP_", "omp_", "__kmpc_")
 
 
@@ -50,17 +54,36 @@ def check_stable_abi(library: SharedLibrary, target: MajorMinor) -> Iterator[Fin
             yield _undefined(library, symbol, shims)
 
 
-def check_full_abi(library: SharedLibrary, exports: Set[str] | None) -> Iterator[Finding]:
+def list_unproved(
+    library: SharedLibrary, exports: Set[str] | None, backend: BackendKind
+) -> tuple[str, ...]:
+    """Return the symbols that a torch for the backend is to define, and that no list here names.
+
+    They are declared by torch's headers, which the sources were compiled with. That its libraries
+    define them is known only where such a torch is.
+    """
+    if backend is not BackendKind.CUDA or exports is None:
+        return ()
+    names = (symbol.name for symbol in _unversioned(library) if symbol.binding != "weak")
+    return tuple(name for name in names if name not in exports and _CUDA.match(name))
+
+
+def check_full_abi(
+    library: SharedLibrary, exports: Set[str] | None, backend: BackendKind = BackendKind.CPU
+) -> Iterator[Finding]:
     """Find symbols that neither torch nor Python nor the system defines.
 
     Args:
         library: the library.
         exports: what torch's libraries define; None where the torch of the variant is not
             installed here: then all that involves torch passes.
+        backend: what the variant is for; of a torch for CUDA, the namespaces ``c10::cuda`` and
+            ``at::cuda`` pass, and :func:`list_unproved` names what of them is not proved.
     """
     shims = read_shims()
+    unproved = frozenset(list_unproved(library, exports, backend))
     for symbol in _unversioned(library):
-        if symbol.binding == "weak":
+        if symbol.binding == "weak" or symbol.name in unproved:
             continue
         if exports is not None:
             known = symbol.name in exports

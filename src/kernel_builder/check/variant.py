@@ -130,7 +130,8 @@ def _check_library(
             yield from check_stable_abi(library, version)
         case Torch() as framework:
             yield from check_entry(library, subject)
-            yield from check_full_abi(library, _find_exports(framework, settings))
+            exports = _find_exports(framework, settings)
+            yield from check_full_abi(library, exports, subject.metadata.backend)
         case TvmFfi():
             pass
         case other:

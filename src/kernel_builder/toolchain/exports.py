@@ -9,6 +9,7 @@ from pathlib import Path
 from kernel_builder.toolchain.torch import TorchInstall
 
 _LIBRARIES = ("libc10.so", "libtorch.so", "libtorch_cpu.so")
+_FOR_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 
 
 def read_exports(torch: TorchInstall, store: Path) -> frozenset[str]:
@@ -28,7 +29,8 @@ def read_exports(torch: TorchInstall, store: Path) -> frozenset[str]:
     if kept.is_file():
         return frozenset(kept.read_text().split("\n"))
     names: set[str] = set()
-    for library in _LIBRARIES:
+    present = [name for name in _FOR_CUDA if (torch.root / "lib" / name).is_file()]
+    for library in (*_LIBRARIES, *present):
         facts = read_elf(torch.root / "lib" / library)
         names.update(symbol.name for symbol in facts.symbols if symbol.defined)
     store.mkdir(parents=True, exist_ok=True)

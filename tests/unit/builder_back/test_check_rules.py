@@ -10,7 +10,7 @@ from kernel_builder.check.linkage import check_linkage
 from kernel_builder.check.python_abi import check_python_abi
 from kernel_builder.check.subject import SharedLibrary, Subject
 from kernel_builder.check.symbols import demangle, is_foreign_to_torch, mentions_torch
-from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi
+from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi, list_unproved
 from kernel_spec.backend import BackendKind
 from kernel_spec.binary import ElfFacts, Symbol
 from kernel_spec.metadata import Metadata
@@ -192,3 +192,25 @@ def test_a_finding_names_file_rule_symbol_and_fix() -> None:
 )
 def test_a_function_of_the_author_is_told_from_one_of_torch(name: str, foreign: bool) -> None:
     assert is_foreign_to_torch(name) is foreign
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"),
+    [
+        ("_ZN3c104cuda20getCurrentCUDAStreamEa", True),
+        ("_ZTVN3c104cuda4impl13CUDAGuardImplE", True),
+        ("_ZNK3c104cuda10CUDAStream5queryEv", True),
+        ("_ZN2at4cuda26getCurrentDevicePropertiesEv", True),
+        ("_ZN2at6native9something_Ev", False),
+        ("_ZN4mine4cuda4thatEv", False),
+        ("_Z4thatN3c104cuda10CUDAStreamE", False),
+        ("cusparseGetErrorString", False),
+    ],
+)
+def test_only_names_of_torchs_cuda_namespaces_may_be_unproved(name: str, *, passes: bool) -> None:
+    exports = frozenset({"other"})
+    cuda = list(check_full_abi(_library(name), exports, BackendKind.CUDA))
+    assert (cuda == []) is passes
+    assert list_unproved(_library(name), exports, BackendKind.CUDA) == ((name,) if passes else ())
+    assert list(check_full_abi(_library(name), exports, BackendKind.CPU))
+    assert not list_unproved(_library(name), frozenset({name}), BackendKind.CUDA)

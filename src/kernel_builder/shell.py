@@ -21,7 +21,7 @@ from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import get_cuda
 from kernel_builder.toolchain.torch import find_torch
-from kernel_builder.venvs import Venv, make_venv
+from kernel_builder.venvs import Venv, make_overlay, make_venv
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi
@@ -105,15 +105,18 @@ def prepare_shell(
     variant = _read_variant(request.variant) if request.variant is not None else None
     installed = find_torch()
     torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
-    venv = make_venv(
+    pip_variables = {**settings.variables, **settings.pip_variables}
+    base = make_venv(
         [torch, *TOOLS, *LOADER_NEEDS, *_distributions(build), *request.extras],
         links=_find_loader(),
         store=settings.cache / "shells",
-        variables={**settings.variables, **settings.pip_variables},
+        variables=pip_variables,
         on_begin=say,
     )
+    # What one project installs in its shell is not there for another.
+    venv = make_overlay(base, str(project), variables=settings.variables)
     target = variant.backend if isinstance(variant, ArchVariant) else None
-    backend = target.kind if target is not None else _backend_of(venv)
+    backend = target.kind if target is not None else _backend_of(base)
     variables = compose_variables(
         session,
         venv=venv,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +77,52 @@ def make_venv(
             f"{store}: set XDG_CACHE_HOME to a directory that can be written"
         ) from err
     return Venv(target)
+
+
+def make_overlay(base: Venv, key: str, *, variables: Mapping[str, str]) -> Venv:
+    """Return an environment of its own on top of another: what is installed there stays there.
+
+    It lies beside its base, has its programs, and imports its packages.
+
+    Args:
+        base: the environment below, which is shared.
+        key: tells it from other environments on the same base.
+        variables: the environment of programs.
+
+    Raises:
+        StorageError: the directory cannot be written.
+        CommandError: Python cannot make it.
+    """
+    name = f"{base.root.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    venv = Venv(base.root.with_name(name))
+    try:
+        with FileLock(f"{venv.root}.lock"):
+            if not (venv.root / _READY).is_file():
+                shutil.rmtree(venv.root, ignore_errors=True)
+                python = str(base.scripts / "python")
+                run([python, "-m", "venv", "--without-pip", str(venv.root)], variables=variables)
+                line = f"import site; site.addsitedir({str(base.site_packages)!r})\n"
+                (venv.site_packages / "base.pth").write_text(line)
+                for program in sorted(base.scripts.iterdir()):
+                    _take_over(program, venv, base)
+                (venv.root / _READY).write_text(key)
+    except OSError as err:
+        raise StorageError(f"{err.filename or venv.root}: {err.strerror}") from err
+    return venv
+
+
+def _take_over(program: Path, venv: Venv, base: Venv) -> None:
+    """Give an environment a program of its base; a script is run by the environment's Python."""
+    target = venv.scripts / program.name
+    if not program.is_file() or os.path.lexists(target) or "activate" in program.name.lower():
+        return
+    data = program.read_bytes()
+    mark = f"#!{base.scripts}/".encode()
+    if data.startswith(mark):
+        target.write_bytes(f"#!{venv.scripts}/".encode() + data.removeprefix(mark))
+        target.chmod(0o755)
+    else:
+        target.symlink_to(program)
 
 
 def _fill(

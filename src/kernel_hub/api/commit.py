@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from anyio.lowlevel import RunVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,10 +26,11 @@ from kernel_hub.errors import ReadOnlyError
 from kernel_hub.service.operations import BODY_LIMIT, read_commit
 from kernel_spec.names import RepoId
 
-# Commits to one repository wait for each other; so many may wait without keeping readers from
-# the threads that serve them.
-AT_ONCE = 8
-_turns = anyio.CapacityLimiter(AT_ONCE)
+# Commits to one repository wait for each other: so many may do so, and hold a line each in memory,
+# without keeping readers from the threads that serve them.
+AT_ONCE = 4
+# A limiter belongs to the event loop that it was made in.
+_turns: RunVar[anyio.CapacityLimiter] = RunVar("_turns")
 
 
 async def create_commit(hub: Hub, request: Request) -> Response:
@@ -47,9 +49,18 @@ async def create_commit(hub: Hub, request: Request) -> Response:
         with body.open("wb") as stream:
             await write_body(request, stream.write, limit=BODY_LIMIT)
         work = partial(_commit, writing, repo, revision, folder)
-        commit = await anyio.to_thread.run_sync(work, limiter=_turns)
+        commit = await anyio.to_thread.run_sync(work, limiter=_get_turns())
     url = f"{base_url(hub, request)}/kernels/{repo}/commit/{commit}"
     return JSONResponse({"success": True, "commitOid": commit, "commitUrl": url, "hookOutput": ""})
+
+
+def _get_turns() -> anyio.CapacityLimiter:
+    try:
+        return _turns.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(AT_ONCE)
+        _turns.set(limiter)
+        return limiter
 
 
 def _commit(writing: Writing, repo: RepoId, revision: str, folder: Path) -> str:

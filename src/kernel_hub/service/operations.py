@@ -17,9 +17,10 @@ from typing import Any, BinaryIO
 from kernel_hub.errors import RequestError, RequestTooLargeError
 from kernel_spec.names import COMMIT, path_fault
 
-# Files up to this size may be part of the commit itself; larger ones are uploaded before it.
+# Clients are told to send files up to this size within the commit, and larger ones before it.
 INLINE_LIMIT = 10 * 1024**2
-LINE_LIMIT = INLINE_LIMIT // 3 * 4 + 64 * 1024
+# The published builder has Xet alone for larger ones, and sends them within the commit otherwise.
+LINE_LIMIT = 64 * 1024**2 // 3 * 4 + 64 * 1024
 OPERATIONS_LIMIT = 25_000
 BODY_LIMIT = 2 * 1024**3
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -91,7 +92,7 @@ def read_commit(body: BinaryIO, folder: Path) -> CommitRequest:
         if len(line) > LINE_LIMIT:
             raise RequestTooLargeError(
                 f"Line {number} of the commit has more than {LINE_LIMIT} bytes; "
-                f"files above {INLINE_LIMIT} bytes are uploaded before the commit (uploadMode lfs)."
+                "files as large as that are uploaded before the commit (uploadMode lfs)."
             )
         if not line.strip():
             continue

@@ -1,0 +1,154 @@
+"""transformers and diffusers as they are published, with this distribution installed beside them.
+
+Budget of the group: 4 minutes. What needs the published libraries runs as a script of
+``consumers/`` in their environment; a script asserts as it goes and prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+
+from kernel_spec import directory
+from kernel_spec.backend import BackendKind
+from kernel_spec.digest import digest_tree
+from kernel_spec.directory import DirectoryHub
+from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernel_spec.names import RepoId, module_name
+
+ROOT = Path(__file__).parents[3]
+CONSUMERS = Path(__file__).parent / "consumers"
+OURS = ("activation", "triton-layer-norm")
+# Kernels that the libraries ask for and that are not ours: toys in plain torch.
+TOYS = {
+    "rotary": (2, "rotary.py"),
+    "flash-attn2": (3, "flash_attn.py"),
+}
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build our kernels, and publish them and the toys to a directory hub."""
+    if shutil.which("g++") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("not installed: g++")
+    root = tmp_path_factory.mktemp("hub")
+    for name in OURS:
+        project = tmp_path_factory.mktemp(name) / name
+        source = ROOT / "kernels-community" / name
+        shutil.copytree(source, project, ignore=shutil.ignore_patterns("build"))
+        builder = Path(sys.executable).parent / "kernel-builder"
+        done = subprocess.run(
+            [builder, "build", project, "--backend", "cpu"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        _publish(root, name, 1, project)
+    for name, (version, source) in TOYS.items():
+        project = tmp_path_factory.mktemp(name) / name
+        _write_toy(project, name, version, (CONSUMERS / "toys" / source).read_text())
+        _publish(root, name, version, project)
+    return root
+
+
+def _publish(root: Path, name: str, version: int, project: Path) -> None:
+    files = {
+        path.relative_to(project).as_posix(): path
+        for path in (project / "build").rglob("*")
+        if path.is_file()
+    }
+    repo = RepoId("kernels-community", name)
+    directory.publish(DirectoryHub(root), repo, files, branch=f"v{version}", parent=None)
+
+
+def _write_toy(project: Path, name: str, version: int, source: str) -> None:
+    variant = project / "build" / "torch-universal"
+    variant.mkdir(parents=True)
+    (variant / "__init__.py").write_text(source)
+    metadata = Metadata(
+        name=name,
+        id=f"_{module_name(name)}_0123456789ab",
+        version=version,
+        license="Apache-2.0",
+        backend=BackendKind.CPU,
+        digest=digest_tree(variant),
+    )
+    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+
+
+@pytest.fixture(scope="session")
+def consumers() -> peers.ClientVenv:
+    """transformers 5.24.0 and diffusers 0.42.1 with torch; not this distribution."""
+    try:
+        return peers.make_torch_venv("transformers==5.24.0", "diffusers==0.42.1")
+    except peers.PeerUnavailableError as err:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(err))
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientVenv) -> Path:
+    """This distribution as pip installs it, in a folder of its own.
+
+    Beside it accelerate, which would bring in another torch if it brought in what it depends on.
+    """
+    project = tmp_path_factory.mktemp("project")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, project / name)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "src", project / "src", ignore=ignored)
+    target = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [
+            *(consumers.folder / "bin" / "python", "-m", "pip", "install", "-q"),
+            *("--no-deps", "--disable-pip-version-check", "--target", target, project),
+            *("accelerate==1.*", "psutil"),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture
+def run_consumer(
+    tmp_path: Path, hub: Path, consumers: peers.ClientVenv, installed: Path
+) -> Callable[..., Any]:
+    """Run a script of ``consumers/`` beside the libraries, without network; return what it printed."""
+
+    def run(script: str, **environ: str) -> Any:
+        keep = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}
+        settings = {
+            "HOME": str(tmp_path),
+            "HF_HUB_OFFLINE": "1",
+            "KERNELS_HUB": f"file://{hub}",
+            "KERNELS_CACHE": str(tmp_path / "cache"),
+            "PYTHONPATH": str(installed),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONWARNINGS": "ignore",
+            "OMP_NUM_THREADS": "2",
+        }
+        done = subprocess.run(
+            [consumers.folder / "bin" / "python", CONSUMERS / script],
+            check=False,
+            env=keep | settings | environ,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run

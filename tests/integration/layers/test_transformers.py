@@ -1,0 +1,21 @@
+"""transformers 5.24.0 with this distribution beside it. Budget: see conftest."""
+
+from __future__ import annotations
+
+
+def test_llama_runs_our_kernels(run_consumer):
+    result = run_consumer("llama.py")
+    assert result["version"].startswith("0.18.2")
+    for found in result["dtypes"].values():
+        kernels = {path: kernel for path, runs, kernel in found["layers"] if runs == "kernel"}
+        # Two norms a layer and one at the end, two activations, and the function they share.
+        assert len(found["layers"]) == len(kernels) == 5 + 2 + 1
+        assert kernels["model.norm"] == "kernels-community/triton-layer-norm@v1:LlamaRMSNorm"
+        assert kernels["model.layers.1.mlp.act_fn"] == "kernels-community/activation@v1:Silu"
+        assert (found["norms"], found["silus"], found["rotated"]) == (5, 2, 2)
+    assert result["training"]["RMSNorm"] == "kernel"
+    assert {reason.partition(" ")[0] for reason in result["use_kernels"]} == {
+        *("RMSNorm", "SiLU", "rotary_pos_emb"),
+    }
+    assert all(reason.endswith("not for cpu") for reason in result["use_kernels"])
+    assert result["get_kernel"] is True

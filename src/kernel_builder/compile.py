@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +22,13 @@ from kernel_builder.errors import (
 )
 from kernel_builder.flags import compile_flags
 from kernel_builder.inputs import find_foreign, read_system_headers
-from kernel_builder.jobs import PEAK_FULL, PEAK_STABLE, choose_jobs
+from kernel_builder.jobs import (
+    PEAK_FULL,
+    PEAK_NVCC_FULL,
+    PEAK_NVCC_STABLE,
+    PEAK_STABLE,
+    choose_jobs,
+)
 from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
 from kernel_builder.objects import (
     ObjectCache,
@@ -34,9 +40,11 @@ from kernel_builder.objects import (
 )
 from kernel_builder.plan import VariantBuild
 from kernel_builder.process import Finished
+from kernel_builder.report import FileReport
 from kernel_builder.sandbox import OPEN, Sandbox, View, find_installation, run_confined
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.link import EXPORTS, link_command
+from kernel_builder.toolchain.meter import read_figures
 from kernel_builder.units import CompileUnit, needs_device_compiler
 
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
@@ -48,14 +56,12 @@ class Artifact:
 
     Attributes:
         library: where it lies.
-        compiled: how many files were compiled for it.
-        reused: how many objects came from the cache.
+        files: what became of each file.
         warnings: what the compiler said of files that it compiled.
     """
 
     library: Path
-    compiled: int
-    reused: int
+    files: tuple[FileReport, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -68,6 +74,10 @@ class _Unit:
     key: ObjectKey
     built: Path
     log: Path
+
+    @property
+    def figures(self) -> Path:
+        return self.built.with_suffix(".figures")
 
 
 def compile_variant(
@@ -118,11 +128,19 @@ def compile_variant(
         output=str(library),
         cudart=None if environment.cuda is None else environment.cuda.cudart,
     )
-    text = _write_ninja(missing, objects, link, library)
+    text = _write_ninja(missing, objects, link, library, environment.meter)
     (work / "build.ninja").write_text(text, encoding="utf-8")
     ninja = find_ninja(settings)
     finished = run_confined(
-        [ninja, "-f", "../build.ninja", "-j", str(jobs or choose_jobs(_peak(build))), "-k", "0"],
+        [
+            ninja,
+            "-f",
+            "../build.ninja",
+            "-j",
+            str(jobs or choose_jobs(_peak(build, missing))),
+            "-k",
+            "0",
+        ],
         sandbox=sandbox,
         view=_view(environment, ninja, cache, work, settings),
         cwd=stage,
@@ -131,27 +149,40 @@ def compile_variant(
         check=False,
     )
     foreign = _find_undeclared(missing, environment, stage, settings)
-    for unit in missing:
-        if unit.built.is_file() and unit.source not in foreign:
-            depfile = unit.built.with_suffix(".d")
-            store_object(cache, unit.key, stage=stage, built=unit.built, depfile=depfile)
-    if missing:
-        prune_objects(cache)
+    _store(cache, missing, foreign, stage)
     if finished.code != 0:
-        log = work / "log" / "link.log"
-        if log.is_file():
-            said = log.read_text(errors="replace").rstrip()
-            raise LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
-        raise _describe_failure(project, missing, finished)
+        raise _explain(project, work, link, missing, finished)
     if foreign:
         raise UndeclaredInputError(build.op_id, foreign)
     logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
     return Artifact(
         library=library,
-        compiled=len(missing),
-        reused=len(units) - len(missing),
+        files=tuple(_report(unit, unit in missing) for unit in units),
         warnings=tuple(f"{source}:\n{said}" for source, said in logs.items() if said),
     )
+
+
+def _store(
+    cache: ObjectCache, units: list[_Unit], foreign: Mapping[str, tuple[str, ...]], stage: Path
+) -> None:
+    """Keep the objects that were made of nothing but inputs."""
+    for unit in units:
+        if unit.built.is_file() and unit.source not in foreign:
+            depfile = unit.built.with_suffix(".d")
+            store_object(cache, unit.key, stage=stage, built=unit.built, depfile=depfile)
+    if units:
+        prune_objects(cache)
+
+
+def _explain(
+    project: Path, work: Path, link: tuple[str, ...], units: list[_Unit], finished: Finished
+) -> BuilderError:
+    """Say why Ninja failed: a file, or the link, which comes after all of them."""
+    log = work / "log" / "link.log"
+    if log.is_file():
+        said = log.read_text(errors="replace").rstrip()
+        return LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
+    return _describe_failure(project, units, finished)
 
 
 def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
@@ -173,8 +204,19 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     return work / "src"
 
 
-def _peak(build: VariantBuild) -> int:
-    return PEAK_FULL if build.stable_abi is None else PEAK_STABLE
+def _report(unit: _Unit, compiled: bool) -> FileReport:
+    if not compiled:
+        return FileReport(source=unit.source, reused=True)
+    figures = read_figures(unit.figures)
+    return FileReport(source=unit.source, reused=False, figures=figures, log=unit.log)
+
+
+def _peak(build: VariantBuild, units: list[_Unit]) -> int:
+    """Return the memory that one compiler of these files may need, in bytes."""
+    full = build.stable_abi is None
+    if any(unit.rule == "nvcc" for unit in units):
+        return PEAK_NVCC_FULL if full else PEAK_NVCC_STABLE
+    return PEAK_FULL if full else PEAK_STABLE
 
 
 def _describe(
@@ -222,13 +264,15 @@ def _write_ninja(
     objects: list[str],
     link: tuple[str, ...],
     library: Path,
+    meter: Path | None,
 ) -> str:
     commands = {unit.rule: unit.compiler for unit in units}
+    metered = "" if meter is None else f"{escape_value(shlex.quote(str(meter)))} $figures "
     rules = [
         Rule(
             name=name,
             # An object has its name only when it is whole: what has the name is kept for later.
-            command=f"{escape_value(shlex.join(compiler))} $flags -MD -MF $reads -c $in -o ${{out}}.part > $log 2>&1"
+            command=f"{metered}{escape_value(shlex.join(compiler))} $flags -MD -MF $reads -c $in -o ${{out}}.part > $log 2>&1"
             " && mv ${out}.part $out",
             description="$in",
         )
@@ -244,6 +288,7 @@ def _write_ninja(
                 "flags": quote_flags(unit.flags),
                 "reads": quote_flags([str(unit.built.with_suffix(".d"))]),
                 "log": quote_flags([str(unit.log)]),
+                "figures": quote_flags([str(unit.figures)]),
             },
         )
         for unit in units
@@ -285,6 +330,7 @@ def _view(
     readable += find_installation(map(Path, programs))
     readable += toolchain.files.values()
     readable += [] if cuda is None else [cuda.root, cuda.cudart]
+    readable += [] if environment.meter is None else [environment.meter]
     return View(readable=tuple(path for path in readable if path.exists()), writable=(work,))
 
 

@@ -25,6 +25,7 @@ from kernel_builder.toolchain.cpu import (
 )
 from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_versions, get_cuda, identify_cuda
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
+from kernel_builder.toolchain.meter import make_meter
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
 from kernel_spec.backend import Backend, BackendKind
@@ -45,6 +46,7 @@ class Environment:
         kit: what the link needs.
         cuda: the CUDA toolkit of a variant for CUDA.
         cuda_headers: for torch's full interface for CUDA, the headers that are lacking.
+        meter: the program that tells what each compiler takes.
         depends: native dependencies besides torch, sorted by name.
     """
 
@@ -55,6 +57,7 @@ class Environment:
     kit: LinkKit
     cuda: CudaToolchain | None = None
     cuda_headers: Path | None = None
+    meter: Path | None = None
     depends: tuple[Dependency, ...] = ()
 
 
@@ -114,6 +117,7 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
         torch_libraries=libraries,
         python_include=include,
         cuda=cuda,
+        meter=make_meter(toolchain, variables=settings.variables, store=store),
         cuda_headers=make_cuda_headers(torch, cuda, store=store) if cuda and full else None,
         kit=make_link_kit(toolchain, libraries, variables=settings.variables, store=store),
         depends=tuple(fetch_dependency(origin, settings) for origin in origins),

@@ -6,10 +6,12 @@ import os
 import re
 from pathlib import Path
 
-# The peak memory of one compiler in bytes, measured with g++ 12 and torch 2.13 and rounded up:
-# a file that includes torch's full headers, and one that includes the stable ones alone.
+# The peak memory of one compiler in bytes, measured with g++ 12, nvcc 13.0 and torch 2.13 and
+# rounded up: a file that includes torch's full headers, and one that includes the stable ones alone.
 PEAK_FULL = 1_500_000_000
 PEAK_STABLE = 400_000_000
+PEAK_NVCC_FULL = 2_800_000_000
+PEAK_NVCC_STABLE = 500_000_000
 
 
 def choose_jobs(peak: int, *, root: Path = Path("/")) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from kernel_builder.archs import parse_capability, sort_capabilities
 from kernel_builder.check.variant import check_variant
 from kernel_builder.compile import Artifact, compile_variant
 from kernel_builder.config.read import read_build
@@ -37,6 +38,7 @@ from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import SourceSet, read_sources
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
+from kernel_spec.binary import read_device_code
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import Provenance
 
@@ -236,8 +238,10 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         seconds=time.monotonic() - start,
         path=job.target,
         size=size,
-        compiled=artifact.compiled if artifact else 0,
-        reused=artifact.reused if artifact else 0,
+        files=artifact.files if artifact else (),
+        archs=_read_archs(artifact.library)
+        if artifact and environment and environment.cuda
+        else (),
         warnings=(*(artifact.warnings if artifact else ()), *unproved),
         notes=(sandbox.note,),
     )
@@ -285,6 +289,15 @@ def _begin_run(job: _Job) -> Path:
     for old in job.work.glob("run-*"):
         shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix="run-", dir=job.work))
+
+
+def _read_archs(library: Path) -> tuple[str, ...]:
+    """Read the architectures that a CUDA library really has code for."""
+    images = read_device_code(library)
+    ptx = {image.arch for image in images if image.kind == "ptx"}
+    found = (parse_capability(image.arch) for image in images)
+    names = [str(each) for each in sort_capabilities(each for each in found if each is not None)]
+    return tuple(f"{name}+PTX" if name in ptx else name for name in names)
 
 
 def _compile(job: _Job, environment: Environment, scratch: Path, sandbox: Sandbox) -> Artifact:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.errors import StorageError
 from kernel_builder.plan import SkippedBackend
+from kernel_builder.toolchain.meter import Figures
 from kernel_spec.errors import KernelError
 
 
@@ -19,6 +24,23 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FileReport:
+    """What became of one source file.
+
+    Attributes:
+        source: its path in the project.
+        reused: whether its object came from the cache.
+        figures: what compiling it took; None where it was not compiled.
+        log: what its compiler said; None likewise.
+    """
+
+    source: str
+    reused: bool
+    figures: Figures | None = None
+    log: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VariantReport:
     """What became of one variant.
 
@@ -28,8 +50,9 @@ class VariantReport:
         seconds: how long that took.
         path: its directory; None where it failed.
         size: the bytes of its files.
-        compiled: how many files were compiled.
-        reused: how many objects came from the cache.
+        files: what became of each source file.
+        archs: the device architectures that were read in the library itself, ``+PTX`` where it
+            has intermediate code.
         warnings: what compilers and checks said that is no fault.
         notes: what is to be said once for all variants.
         error: why it failed.
@@ -40,11 +63,31 @@ class VariantReport:
     seconds: float
     path: Path | None = None
     size: int = 0
-    compiled: int = 0
-    reused: int = 0
+    files: tuple[FileReport, ...] = ()
+    archs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     error: KernelError | None = None
+
+    @property
+    def compiled(self) -> int:
+        """How many files were compiled."""
+        return sum(not each.reused for each in self.files)
+
+    @property
+    def reused(self) -> int:
+        """How many objects came from the cache."""
+        return sum(each.reused for each in self.files)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The time that compilers were busy, in seconds."""
+        return sum(each.figures.cpu_seconds for each in self.files if each.figures)
+
+    @property
+    def peak(self) -> int:
+        """The most memory that one compiler needed, in bytes; 0 where none ran."""
+        return max((each.figures.peak for each in self.files if each.figures), default=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,27 +118,114 @@ class Report:
 
 
 def format_report(report: Report) -> str:
-    """Write a report: errors first, then a line for each variant and each skipped backend."""
+    """Write a report: errors first, then a table of variants and a line for each skipped backend."""
     lines = [f"note: {note}" for note in report.notes]
     for each in report.variants:
         lines += [f"{each.variant}: warning: {warning}" for warning in each.warnings]
     for each in report.failed:
         lines += [str(each.error), ""]
-    lines += [_format_variant(each, report.project) for each in report.variants]
+    lines += _format_table(report) if report.variants else []
     lines += [str(skipped) for skipped in report.skipped]
     if not report.variants:
         lines.append("nothing can be built here")
     return "\n".join(lines)
 
 
-def _format_variant(report: VariantReport, project: Path) -> str:
-    words = [report.variant, f"{report.outcome.value:<10}", f"{report.seconds:6.1f} s"]
-    if report.path is not None:
-        words.append(_format_size(report.size))
-        words.append(_relative(report.path, project))
-    if report.outcome is Outcome.BUILT and report.compiled + report.reused:
-        words.append(f"({report.compiled} compiled, {report.reused} from the cache)")
-    return "  ".join(words)
+_HEAD = ("variant", "outcome", "time", "CPU", "peak", "size", "compiled", "archs", "place")
+
+
+def _format_table(report: Report) -> list[str]:
+    """Write a row for each variant, under a head; columns that say nothing are left out."""
+    rows = [_HEAD, *(_row(each, report.project) for each in report.variants)]
+    kept = [
+        column for column in range(len(_HEAD)) if column < 2 or any(row[column] for row in rows[1:])
+    ]
+    widths = {column: max(len(row[column]) for row in rows) for column in kept}
+    right = {_HEAD.index(name) for name in ("time", "CPU", "peak", "size")}
+    return [
+        "  ".join(
+            row[each].rjust(widths[each]) if each in right else row[each].ljust(widths[each])
+            for each in kept
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _row(report: VariantReport, project: Path) -> tuple[str, ...]:
+    total = report.compiled + report.reused
+    return (
+        report.variant,
+        report.outcome.value,
+        f"{report.seconds:.1f} s",
+        f"{report.cpu_seconds:.1f} s" if report.compiled else "",
+        _format_size(report.peak) if report.peak else "",
+        _format_size(report.size) if report.path is not None else "",
+        f"{report.compiled} of {total}" if report.outcome is Outcome.BUILT and total else "",
+        " ".join(report.archs),
+        _relative(report.path, project) if report.path is not None else "",
+    )
+
+
+def plain_report(report: Report) -> dict[str, object]:
+    """Return a report as JSON values: times in seconds, memory and sizes in bytes."""
+    return {
+        "project": str(report.project),
+        "variants": [_plain_variant(each) for each in report.variants],
+        "skipped": {each.backend.value: each.reason for each in report.skipped},
+        "notes": list(report.notes),
+        "exit_code": report.exit_code,
+    }
+
+
+def write_report(report: Report, place: Path) -> None:
+    """Write a report as JSON, whole or not at all; ``-`` is the standard output.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    text = json.dumps(plain_report(report), indent=2) + "\n"
+    if place == Path("-"):
+        sys.stdout.write(text)
+        return
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
+        ) as stream:
+            stream.write(text)
+        Path(stream.name).chmod(0o644)
+        Path(stream.name).replace(place)
+    except OSError as err:
+        raise StorageError(
+            f"{place}: {err.strerror}; name a file in a directory that is there and can be written"
+        ) from err
+
+
+def _plain_variant(report: VariantReport) -> dict[str, object]:
+    return {
+        "variant": report.variant,
+        "outcome": report.outcome.value,
+        "seconds": round(report.seconds, 3),
+        "cpu_seconds": round(report.cpu_seconds, 3),
+        "peak_bytes": report.peak,
+        "size_bytes": report.size,
+        "path": None if report.path is None else str(report.path),
+        "archs": list(report.archs),
+        "compiled": report.compiled,
+        "reused": report.reused,
+        "files": [
+            {
+                "source": each.source,
+                "reused": each.reused,
+                "seconds": each.figures.seconds if each.figures else None,
+                "cpu_seconds": each.figures.cpu_seconds if each.figures else None,
+                "peak_bytes": each.figures.peak if each.figures else None,
+                "log": None if each.log is None else str(each.log),
+            }
+            for each in report.files
+        ],
+        "warnings": list(report.warnings),
+        "error": None if report.error is None else str(report.error),
+    }
 
 
 def _relative(path: Path, project: Path) -> str:

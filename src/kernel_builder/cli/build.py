@@ -26,6 +26,13 @@ from kernel_builder.cli.toolkits import (
 )
 @input_options
 @click.option("--force", is_flag=True, help="Build even what is up to date.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to this file, too; - is the standard output, without the table.",
+)
 def build(  # noqa: PLR0917  (click passes them by name)
     directory: Path,
     backends: tuple[str, ...],
@@ -36,13 +43,14 @@ def build(  # noqa: PLR0917  (click passes them by name)
     sandbox: str | None,
     locked: bool,
     force: bool,
+    json_file: Path | None,
 ) -> None:
     """Build every variant of DIR that can be built here, into DIR/build."""
     from kernel_builder.cli.making import read_selection
     from kernel_builder.config.read import find_project
     from kernel_builder.pipeline import build_project
     from kernel_builder.progress import open_reporter
-    from kernel_builder.report import format_report
+    from kernel_builder.report import format_report, write_report
 
     settings = apply_toolkits(read_input_settings(sandbox=sandbox, sources=sources), toolkits)
     selection = read_selection(backends, variants, read_archs(toolkits.archs))
@@ -57,6 +65,9 @@ def build(  # noqa: PLR0917  (click passes them by name)
             reporter=reporter,
             settings=settings,
         )
-    click.echo(format_report(report))
+    if json_file is not None:
+        write_report(report, json_file)
+    if json_file != Path("-"):
+        click.echo(format_report(report))
     if report.exit_code:
         raise click.exceptions.Exit(report.exit_code)

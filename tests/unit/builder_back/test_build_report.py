@@ -1,14 +1,26 @@
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.errors import CheckError
+from kernel_builder.errors import CheckError, StorageError
 from kernel_builder.plan import SkippedBackend
 from kernel_builder.progress import BarReporter, LineReporter, open_reporter
-from kernel_builder.report import Outcome, Report, VariantReport, format_report
+from kernel_builder.report import (
+    FileReport,
+    Outcome,
+    Report,
+    VariantReport,
+    format_report,
+    plain_report,
+    write_report,
+)
+from kernel_builder.toolchain.meter import Figures, read_figures
 from kernel_spec.backend import BackendKind
 
 PROJECT = Path("/project")
@@ -18,8 +30,22 @@ BUILT = VariantReport(
     seconds=1.25,
     path=PROJECT / "build" / "torch-cpu",
     size=45_100,
-    compiled=2,
-    reused=1,
+    files=(
+        FileReport(source="a.cpp", reused=True),
+        FileReport(
+            source="b.cu",
+            reused=False,
+            figures=Figures(seconds=2.0, cpu_seconds=1.5, peak=400_000_000),
+            log=PROJECT / "b.log",
+        ),
+        FileReport(
+            source="c.cu",
+            reused=False,
+            figures=Figures(seconds=1.0, cpu_seconds=0.5, peak=500_000_000),
+            log=PROJECT / "c.log",
+        ),
+    ),
+    archs=("8.0", "9.0a+PTX"),
 )
 FINDING = Finding(file="k.so", rule="rpath", message="it looks there", fix="do not", symbol="/opt")
 FAILED = VariantReport(
@@ -44,8 +70,9 @@ def test_a_report_of_everything() -> None:
         "torch-cuda: 1 check(s) failed",
         "k.so: rpath: /opt: it looks there; do not",
         "",
-        "torch-cpu  built          1.2 s  45 kB  build/torch-cpu  (2 compiled, 1 from the cache)",
-        "torch-cuda  failed         0.5 s",
+        "variant     outcome   time    CPU      peak   size  compiled  archs         place",
+        "torch-cpu   built    1.2 s  2.0 s  500.0 MB  45 kB  2 of 3    8.0 9.0a+PTX  build/torch-cpu",
+        "torch-cuda  failed   0.5 s",
         "rocm: not built here: needs hipcc",
     ]
     assert report.exit_code == 1
@@ -63,8 +90,6 @@ def test_exit_codes() -> None:
 
 
 def test_sizes_in_megabytes() -> None:
-    from dataclasses import replace
-
     report = Report(project=PROJECT, variants=(replace(BUILT, size=12_345_678),))
     assert "12.3 MB" in format_report(report)
 
@@ -97,3 +122,42 @@ def test_a_bar_for_a_terminal() -> None:
     assert progress.finished
     reporter.end("never begun", "failed", 0.0)
     assert len(progress.tasks) == 2
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    plain = replace(BUILT, files=(), archs=())
+    text = format_report(Report(project=PROJECT, variants=(plain,)))
+    assert text.splitlines()[0].split() == ["variant", "outcome", "time", "size", "place"]
+
+
+def test_the_report_as_json(tmp_path: Path) -> None:
+    report = Report(project=PROJECT, variants=(BUILT, FAILED), skipped=(SKIPPED,))
+    place = tmp_path / "report.json"
+    write_report(report, place)
+    document = json.loads(place.read_text())
+    assert document == plain_report(report)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+    built, failed = document["variants"]
+    assert (built["compiled"], built["reused"], built["archs"]) == (2, 1, ["8.0", "9.0a+PTX"])
+    assert (built["cpu_seconds"], built["peak_bytes"]) == (2.0, 500_000_000)
+    assert built["files"][1] == {
+        "source": "b.cu",
+        "reused": False,
+        "seconds": 2.0,
+        "cpu_seconds": 1.5,
+        "peak_bytes": 400_000_000,
+        "log": "/project/b.log",
+    }
+    assert "rpath" in failed["error"]
+    assert (document["exit_code"], document["skipped"]) == (1, {"rocm": "needs hipcc"})
+    with pytest.raises(StorageError, match="no-such-directory"):
+        write_report(report, tmp_path / "no-such-directory" / "report.json")
+
+
+def test_figures_of_a_program_that_was_killed_are_none(tmp_path: Path) -> None:
+    place = tmp_path / "figures"
+    assert read_figures(place) is None
+    place.write_text("1.5 ")
+    assert read_figures(place) is None
+    place.write_text("1.5 0.5 4096\n")
+    assert read_figures(place) == Figures(seconds=1.5, cpu_seconds=0.5, peak=4096)

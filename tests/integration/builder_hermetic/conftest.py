@@ -19,6 +19,12 @@ def give_up(why: str) -> None:
 
 
 @pytest.fixture(scope="session")
+def unavailable() -> Callable[[str], None]:
+    """Fail in CI, skip elsewhere, saying what is missing."""
+    return give_up
+
+
+@pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     if shutil.which("g++") is None:
         give_up("not installed: g++")

@@ -110,6 +110,12 @@ def commit(root):
     return publish(root)
 
 
+@pytest.fixture(scope="session")
+def machine_of():
+    """Make a machine: ``machine_of(home, hub_url, python=sys.executable)``."""
+    return Machine
+
+
 @pytest.fixture
 def machine(tmp_path, root):
     home = tmp_path / "home"

@@ -12,11 +12,12 @@ from typing import NoReturn
 
 from kernel_builder.config.model import Build
 from kernel_builder.config.read import read_build
+from kernel_builder.depends import fetch_dependency, find_origins
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.known import read_known
 from kernel_builder.pipeline import OUTPUT, build_project, work_directory
-from kernel_builder.plan import Selection, VariantBuild, plan
+from kernel_builder.plan import Selection, VariantBuild, components_of, plan
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import get_cuda
@@ -123,6 +124,7 @@ def prepare_shell(
         cuda=_find_cuda(build, backend, target, settings),
         cxx=settings.cxx,
     )
+    variables |= _find_headers(build, backend, settings)
     if request.tests:
         made = _choose(project, build, request.variant, backend, settings)
         say(f"building {made.variant}")
@@ -230,6 +232,19 @@ def _find_cuda(
     if backend is not BackendKind.CUDA or not compiled:
         return None
     return get_cuda(settings, None if target is None else target.version).root
+
+
+def _find_headers(build: Build, backend: BackendKind, settings: Settings) -> dict[str, str]:
+    """Return what tells CMake where the headers of native dependencies are; they are fetched."""
+    names = {name for each in components_of(build, backend) for name in each.depends}
+    found = [
+        fetch_dependency(origin, settings)
+        for origin in find_origins(names, build.sources, settings)
+    ]
+    return {
+        f"KERNEL_INCLUDE_{each.origin.name}": os.pathsep.join(map(str, each.include_dirs))
+        for each in found
+    }
 
 
 def _choose(

@@ -3,7 +3,7 @@
 # Finds Python, torch and CUDA, and has the functions that CMakeLists.txt calls. It is configured by
 #   KERNEL_BACKEND          what to build; empty: what the installed torch is for
 #   CMAKE_CUDA_COMPILER     nvcc; else CUDACXX, CUDA_HOME/bin/nvcc, and the PATH
-#   KERNEL_INCLUDE_<name>   where the headers of a native dependency are
+#   KERNEL_INCLUDE_<name>   where the headers of a native dependency are, also in the environment
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
@@ -124,9 +124,9 @@ function(kernel_require_cuda)
 endfunction()
 
 # Adds the library, which is a Python module too.
-#   kernel_library(<op id> [STABLE_ABI] [DEPENDS <name>...])
+#   kernel_library(<op id> TORCH <library>... [DEPENDS <name>...])
 function(kernel_library op_id)
-  cmake_parse_arguments(ARG "STABLE_ABI" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "TORCH;DEPENDS" ${ARGN})
   add_library(${op_id} MODULE)
   set_target_properties(${op_id} PROPERTIES
     PREFIX ""
@@ -151,10 +151,15 @@ function(kernel_library op_id)
     "${KERNEL_HERE_python_include}"
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   foreach(name IN LISTS ARG_DEPENDS)
-    if(NOT KERNEL_INCLUDE_${name})
-      message(FATAL_ERROR "the headers of ${name} are needed: -DKERNEL_INCLUDE_${name}=<directory>")
+    set(place ${KERNEL_INCLUDE_${name}})
+    if(NOT place)
+      file(TO_CMAKE_PATH "$ENV{KERNEL_INCLUDE_${name}}" place)
     endif()
-    target_include_directories(${op_id} SYSTEM PRIVATE ${KERNEL_INCLUDE_${name}})
+    if(NOT place)
+      message(FATAL_ERROR "the headers of ${name} are needed: pass "
+        "-DKERNEL_INCLUDE_${name}=<directory>, or run this in: kernel-builder devshell")
+    endif()
+    target_include_directories(${op_id} SYSTEM PRIVATE ${place})
   endforeach()
   # Quoted includes start at the project, and no path of this machine gets into the objects.
   set(place "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -170,14 +175,7 @@ function(kernel_library op_id)
       "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=\"-ffile-prefix-map=${for_nvcc}\">")
   endforeach()
 
-  set(names torch)
-  if(NOT ARG_STABLE_ABI)
-    list(APPEND names torch_cpu c10)
-    if(KERNEL_CHOSEN STREQUAL "cuda")
-      list(APPEND names torch_cuda c10_cuda)
-    endif()
-  endif()
-  foreach(name IN LISTS names)
+  foreach(name IN LISTS ARG_TORCH)
     target_link_libraries(${op_id} PRIVATE "${KERNEL_HERE_torch}/lib/lib${name}.so")
   endforeach()
   # Named without its directory, in which a comma would part the linker's words.

@@ -32,6 +32,7 @@ OURS = ("activation", "triton-layer-norm")
 TOYS = {
     "rotary": (2, "rotary.py"),
     "flash-attn2": (3, "flash_attn.py"),
+    "eager-only": (1, "eager_only.py"),
 }
 
 

@@ -19,3 +19,22 @@ def test_llama_runs_our_kernels(run_consumer):
     }
     assert all(reason.endswith("not for cpu") for reason in result["use_kernels"])
     assert result["get_kernel"] is True
+
+
+def test_every_model_that_uses_the_decorators_can_be_imported(run_consumer):
+    result = run_consumer("all_models.py")
+    assert result["models"] > 150
+    assert result["layers"] > 150
+    assert result["functions"] > 100
+
+
+def test_wrapped_models_run_our_kernels(run_consumer):
+    assert run_consumer("wrappers.py") == {
+        "ddp around": [5, 5],
+        "ddp before": [5, 5],
+        "fully_shard around": [5, 5],
+        "fully_shard before": [5, 5],
+        "accelerate": [5, 5, 5],
+        "accelerate after": [0, 0],
+        "copy": [5, 5],
+    }

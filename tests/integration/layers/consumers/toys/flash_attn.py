@@ -2,15 +2,15 @@
 
 import types
 
-import torch.nn.functional as F
+from torch.nn.functional import scaled_dot_product_attention
 
 CALLS = []
 
 
-def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, **_):
+def flash_attn_func(q, k, v, *, softmax_scale=None, causal=False, **_):
     CALLS.append(tuple(q.shape))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    out = F.scaled_dot_product_attention(q, k, v, scale=softmax_scale, is_causal=causal)
+    out = scaled_dot_product_attention(q, k, v, scale=softmax_scale, is_causal=causal)
     return out.transpose(1, 2)
 
 

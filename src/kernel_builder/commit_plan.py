@@ -40,12 +40,14 @@ class RemoteBranch:
     Attributes:
         name: its name.
         commit: where it is, or None where it does not exist.
-        files: what it holds.
+        files: what it holds; of one that does not exist, what it will begin with.
+        start: the commit that one which does not exist will begin with, or None for nothing.
     """
 
     name: str
     commit: str | None
     files: tuple[TreeFile, ...] = ()
+    start: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +60,11 @@ class CommitPlan:
         change: files that it holds with other bytes.
         delete: paths that go away.
         keep: paths that stay as they are.
-        stale: variants that it holds and that are not built any more; they stay unless they are
-            among ``delete``.
+        stale: variants that it holds and that are not here; they stay unless they are among
+            ``delete``.
+        differing: variants that are published with other bytes, and so are not to be changed
+            unless that is asked for.
+        withheld: benchmarks that are published with other bytes, and stay as they are.
     """
 
     branch: RemoteBranch
@@ -68,11 +73,38 @@ class CommitPlan:
     delete: tuple[str, ...]
     keep: tuple[str, ...]
     stale: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether the branch would stay as it is."""
         return not (self.add or self.change or self.delete)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommitOptions:
+    """How a commit is written.
+
+    Attributes:
+        message: what it is about; a directory hub keeps none.
+        tags: tags that are set on it.
+        private: whether a repository that is made for it is private.
+        pull_request: ask the owner to take it over, rather than move the branch.
+    """
+
+    message: str
+    tags: tuple[str, ...] = ()
+    private: bool = False
+    pull_request: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What came of a commit: its id, and the URL of the pull request that it is part of."""
+
+    commit: str
+    pull_request: str | None = None
 
 
 def read_local_file(path: str, place: Path) -> LocalFile:
@@ -89,43 +121,71 @@ def read_local_file(path: str, place: Path) -> LocalFile:
 
 
 def plan_commit(
-    branch: RemoteBranch, files: Iterable[LocalFile], *, prune: bool = False
+    branch: RemoteBranch,
+    files: Iterable[LocalFile],
+    *,
+    prune: bool = False,
+    replace: bool = False,
 ) -> CommitPlan:
     """Decide what a commit does to a branch so that it holds these files.
 
-    A variant among the files replaces the one of its name as a whole, and so do the benchmarks. Variants
-    that are not among them stay, unless ``prune`` is set; anything else on the branch stays.
+    What is published stays: variants and benchmarks that are not among the files unless ``prune``
+    is set, benchmarks with other bytes unless ``replace`` is set. A variant among the files is
+    published as a whole; where it was published with other bytes, it is ``differing``. Anything else
+    that the files name is added or changed. A new branch begins with the files of another one, whose
+    variants and benchmarks are not its own and go.
     """
     local = {file.path: file for file in files}
-    variants = {match[1] for path in local if (match := _VARIANT.fullmatch(path))}
     remote = {file.path: file for file in branch.files}
-    held = {match[1] for path in remote if (match := _VARIANT.fullmatch(path))}
-    stale = tuple(sorted(held - variants)) if variants else ()
+    is_new = branch.commit is None
+    variants, held = _variants(local), _variants(remote)
+    stale = tuple(sorted(held - variants)) if variants and not is_new else ()
     add: list[LocalFile] = []
     change: list[LocalFile] = []
     delete: list[str] = []
     keep: list[str] = []
+    withheld: list[str] = []
     for path, file in sorted(local.items()):
         if path not in remote:
             add.append(file)
         elif is_same(file, remote[path]):
             keep.append(path)
+        elif _BENCHMARK.fullmatch(path) and not replace and not is_new:
+            withheld.append(path)
         else:
             change.append(file)
     for path in sorted(remote.keys() - local.keys()):
-        match = _VARIANT.fullmatch(path)
-        owner = match[1] if match else None
-        goes = owner in variants or (prune and owner in stale)
-        goes = goes or (bool(variants) and _BENCHMARK.fullmatch(path) is not None)
+        variant = _variant_of(path)
+        is_benchmark = _BENCHMARK.fullmatch(path) is not None
+        goes = variant in variants or (prune and (variant in stale or is_benchmark))
+        goes = goes or (is_new and (variant is not None or is_benchmark))
         (delete if goes else keep).append(path)
+    touched = {_variant_of(path) for path in (*(file.path for file in (*add, *change)), *delete)}
+    differing = () if is_new else tuple(sorted(held & variants & touched))
     return CommitPlan(
         branch=branch,
         add=tuple(add),
         change=tuple(change),
         delete=tuple(delete),
-        keep=tuple(sorted(keep)),
+        keep=tuple(sorted([*keep, *withheld])),
         stale=stale,
+        differing=differing,
+        withheld=tuple(withheld),
     )
+
+
+def _variant_of(path: str) -> str | None:
+    match = _VARIANT.fullmatch(path)
+    return None if match is None else match[1]
+
+
+def variants_of(branch: RemoteBranch) -> frozenset[str]:
+    """Return the names of the variants that a branch holds."""
+    return _variants(file.path for file in branch.files)
+
+
+def _variants(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(match[1] for path in paths if (match := _VARIANT.fullmatch(path)))
 
 
 def is_same(file: LocalFile, remote: TreeFile) -> bool:
@@ -142,8 +202,10 @@ def format_plan(plan: CommitPlan) -> str:
     if plan.is_empty:
         lines = [f"{branch.name} ({at}): nothing to change"]
     else:
+        size = format_size(sum(file.size for file in (*plan.add, *plan.change)))
         counts = (
-            f"{len(plan.add)} to add, {len(plan.change)} to change, {len(plan.delete)} to delete"
+            f"{len(plan.add)} to add, {len(plan.change)} to change, {len(plan.delete)} to delete, "
+            f"{len(plan.keep)} unchanged; {size} to send"
         )
         lines = [f"{branch.name} ({at}): {counts}"]
     lines += [f"  + {file.path}  {format_size(file.size)}" for file in plan.add]
@@ -156,6 +218,10 @@ def format_plan(plan: CommitPlan) -> str:
         f"  {name} is on the branch and not built here; it stays (--prune deletes it)"
         for name in plan.stale
         if not gone[name]
+    ]
+    lines += [
+        f"  {path} is published with other bytes; it stays (--replace publishes yours)"
+        for path in plan.withheld
     ]
     return "\n".join(lines)
 

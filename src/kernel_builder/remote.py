@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from kernel_builder.commit_plan import CommitPlan, RemoteBranch
+from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
 
@@ -27,29 +27,36 @@ class Remote(Protocol):
     def read_branch(self, repo: RepoId, name: str, commit: str | None) -> RemoteBranch:
         """Read what a branch holds; a commit of None means that it does not exist."""
 
+    def read_new_branch(self, repo: RepoId, name: str, branches: Mapping[str, str]) -> RemoteBranch:
+        """Read what a branch will begin with that is not among the branches."""
+
     def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
         """Read a file of a commit; whether its bytes are those of the listing is not checked."""
 
-    def write_commit(
-        self, repo: RepoId, plan: CommitPlan, *, message: str, tags: tuple[str, ...]
-    ) -> str:
-        """Write one commit onto its parent, set tags on it, and return it.
+    def write_commit(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
+        """Write one commit onto its parent, and set tags on it.
+
+        A branch that did not exist appears with the whole commit, or not at all.
 
         Raises:
             ConflictError: the branch has moved, or a tag stands elsewhere.
+            UploadError: the hub refuses.
         """
 
 
-def choose_hub(hubs: str | None, owner: str, default: str) -> str:
+def choose_hub(hubs: str | None, owner: str, default: str | None) -> str:
     """Choose the hub of an owner from the text of ``KERNELS_HUB``.
 
     The first hub that is bound to this owner is taken, else the first that is bound to nobody, else
-    the default.
+    the default. The public hub is never meant unless it is named: publishing cannot be undone.
 
     Args:
         hubs: ``[owner,owner=]URL`` entries with blanks between, or None.
         owner: the owner of the repository.
-        default: the URL of the public hub.
+        default: the URL that ``HF_ENDPOINT`` states, or None.
+
+    Raises:
+        UsageError: no hub is named.
     """
     free = None
     for entry in (hubs or "").split():
@@ -60,7 +67,13 @@ def choose_hub(hubs: str | None, owner: str, default: str) -> str:
             return url
         if not owners and free is None:
             free = url
-    return free or default
+    if chosen := free or default:
+        return chosen
+    raise UsageError(
+        "to which hub? No hub is configured: give --hub file:///a/folder for a hub that is a folder, "
+        "--hub https://... for another, or --hub https://huggingface.co for the public one; KERNELS_HUB "
+        "and HF_ENDPOINT set it for good"
+    )
 
 
 def open_remote(url: str, *, token_hub: str) -> Remote:

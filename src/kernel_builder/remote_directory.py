@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from kernel_builder.commit_plan import CommitPlan, RemoteBranch
+from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_builder.errors import UploadError
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
+from kernel_spec.wire import TreeFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,15 @@ class DirectoryRemote:
         listing = directory.read_listing(self.hub, repo, commit)
         return RemoteBranch(name=name, commit=commit, files=listing.files)
 
+    def read_new_branch(
+        self,
+        repo: RepoId,  # noqa: ARG002
+        name: str,
+        branches: Mapping[str, str],  # noqa: ARG002
+    ) -> RemoteBranch:
+        """Say that a new branch begins with nothing."""
+        return RemoteBranch(name=name, commit=None)
+
     def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
         """Read a file of a commit."""
         place = directory.file_path(self.hub, repo, commit, path)
@@ -56,27 +66,32 @@ class DirectoryRemote:
         except OSError as err:
             raise UploadError(f"{place}: cannot be read ({err.strerror})") from err
 
-    def write_commit(
-        self,
-        repo: RepoId,
-        plan: CommitPlan,
-        *,
-        message: str,  # noqa: ARG002  (a directory hub keeps none)
-        tags: tuple[str, ...],
-    ) -> str:
+    def write_commit(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
         """Write one commit that holds the files of its parent as the plan changes them."""
-        parent = plan.branch.commit
-        files: dict[str, Path] = {file.path: file.place for file in (*plan.add, *plan.change)}
-        if parent is not None:
-            for path in plan.keep:
-                files[path] = directory.file_path(self.hub, repo, parent, path)
+        if options.private or options.pull_request:
+            option = "--private" if options.private else "--create-pr"
+            raise UsageError(
+                f"{option} means nothing for a folder ({self.url}): its permissions say who may read "
+                "and write it"
+            )
+        files: dict[str, Path | TreeFile] = {
+            file.path: file.place for file in (*plan.add, *plan.change)
+        }
+        keep = frozenset(plan.keep)
+        files |= {file.path: file for file in plan.branch.files if file.path in keep}
         try:
-            return directory.publish(
-                self.hub, repo, files, branch=plan.branch.name, parent=parent, tags=tags
+            commit = directory.publish(
+                self.hub,
+                repo,
+                files,
+                branch=plan.branch.name,
+                parent=plan.branch.commit,
+                tags=options.tags,
             )
         except OSError as err:
             place = err.filename or self.hub.root
             raise UploadError(f"{place}: cannot publish there ({err.strerror})") from err
+        return Written(commit=commit)
 
 
 def open_directory_remote(url: str) -> DirectoryRemote:

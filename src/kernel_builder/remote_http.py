@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from kernel_builder.commit_plan import CommitPlan, RemoteBranch
+from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_builder.errors import UploadError
-from kernel_spec.errors import ConflictError
+from kernel_spec.errors import ConflictError, KernelError
 from kernel_spec.names import RepoId
+from kernel_spec.refs import DEFAULT_BRANCH
 from kernel_spec.wire import TreeFile
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitInfo, HfApi
 
 _KIND = "kernel"
 # The client adds a line that names a page about the status code.
@@ -56,15 +59,21 @@ class HttpRemote:
 
     def read_branch(self, repo: RepoId, name: str, commit: str | None) -> RemoteBranch:
         """Read what a branch holds."""
-        if commit is None:
-            return RemoteBranch(name=name, commit=None)
+        files = () if commit is None else self._read_tree(repo, commit)
+        return RemoteBranch(name=name, commit=commit, files=files)
+
+    def read_new_branch(self, repo: RepoId, name: str, branches: Mapping[str, str]) -> RemoteBranch:
+        """Read what a new branch begins with: that which ``main`` holds."""
+        start = branches.get(DEFAULT_BRANCH)
+        files = () if start is None else self._read_tree(repo, start)
+        return RemoteBranch(name=name, commit=None, files=files, start=start)
+
+    def _read_tree(self, repo: RepoId, commit: str) -> tuple[TreeFile, ...]:
         with self._spoken(repo):
             entries = self._api().list_repo_tree(
                 str(repo), recursive=True, revision=commit, repo_type=_KIND
             )
-            return RemoteBranch(
-                name=name, commit=commit, files=tuple(_tree_file(each) for each in _files(entries))
-            )
+            return tuple(_tree_file(each) for each in _files(entries))
 
     def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
         """Read a file of a commit."""
@@ -74,70 +83,148 @@ class HttpRemote:
             )
             return Path(place).read_bytes()
 
-    def write_commit(
-        self, repo: RepoId, plan: CommitPlan, *, message: str, tags: tuple[str, ...]
-    ) -> str:
+    def write_commit(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
         """Write one commit; the repository and the branch are made where they are not there."""
+        with self._spoken(repo):
+            if options.pull_request:
+                return self._ask(repo, plan, options)
+            if plan.branch.commit is None:
+                commit = self._found_branch(repo, plan, options)
+            elif plan.is_empty:
+                commit = plan.branch.commit
+            else:
+                commit = self._commit(
+                    repo, plan, plan.branch.name, plan.branch.commit, options.message
+                ).oid
+        done = f"{repo} {plan.branch.name} is at {commit} now"
+        with self._spoken(repo, done=done):
+            for tag in options.tags:
+                self._api().create_tag(str(repo), tag=tag, revision=commit, repo_type=_KIND)
+        return Written(commit=commit)
+
+    def _found_branch(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> str:
+        """Make a branch that holds the commit from its first moment.
+
+        Hubs can only fork a branch and then commit to it. Loaders would see the fork, an empty
+        version; so the commit is made on a branch of another name, and the real one forked from that.
+        """
+        api, name = self._api(), str(repo)
+        start = plan.branch.start
+        if start is None:
+            api.create_repo(name, repo_type=_KIND, exist_ok=True, private=options.private or None)
+            branches, _ = self.read_refs(repo)
+            start = branches.get(DEFAULT_BRANCH)
+            if plan.branch.name in branches:
+                if plan.branch.name != DEFAULT_BRANCH:
+                    raise ConflictError(_somebody(repo, self.url))
+                return self._commit(repo, plan, DEFAULT_BRANCH, start, options.message).oid
+        scratch = f"uploading-{plan.branch.name}-{secrets.token_hex(4)}"
+        api.create_branch(name, branch=scratch, revision=start, repo_type=_KIND)
+        try:
+            commit = self._commit(repo, plan, scratch, start, options.message).oid
+            api.create_branch(name, branch=plan.branch.name, revision=commit, repo_type=_KIND)
+        finally:
+            self._delete_branch(name, scratch)
+        return commit
+
+    def _delete_branch(self, name: str, branch: str) -> None:
+        from huggingface_hub import errors
+
+        # It means nothing to loaders, so an error here is none of the upload.
+        with suppress(errors.HfHubHTTPError, OSError, _transport_error()):
+            self._api().delete_branch(name, branch=branch, repo_type=_KIND)
+
+    def _ask(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
+        """Open a pull request with the commit."""
+        if plan.branch.commit is None:
+            raise UploadError(
+                f"{repo} has no branch {plan.branch.name} to ask for a change of; its owner makes one"
+            )
+        made = self._commit(
+            repo, plan, plan.branch.name, plan.branch.commit, options.message, pull_request=True
+        )
+        return Written(commit=made.oid, pull_request=made.pr_url)
+
+    def _commit(
+        self,
+        repo: RepoId,
+        plan: CommitPlan,
+        branch: str,
+        parent: str | None,
+        message: str,
+        *,
+        pull_request: bool = False,
+    ) -> CommitInfo:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-        api, name, branch = self._api(), str(repo), plan.branch.name
-        with self._spoken(repo):
-            parent = plan.branch.commit
-            if parent is None:
-                api.create_repo(name, repo_type=_KIND, exist_ok=True)
-                if branch != "main":
-                    # It was not there a moment ago; if it is now, somebody else publishes too.
-                    api.create_branch(name, branch=branch, repo_type=_KIND)
-            commit = parent
-            if not plan.is_empty:
-                operations: list[Any] = [
-                    CommitOperationAdd(path_in_repo=file.path, path_or_fileobj=file.place)
-                    for file in (*plan.add, *plan.change)
-                ]
-                operations += [CommitOperationDelete(path_in_repo=path) for path in plan.delete]
-                commit = api.create_commit(
-                    name,
-                    operations,
-                    commit_message=message,
-                    repo_type=_KIND,
-                    revision=branch,
-                    parent_commit=parent,
-                ).oid
-            for tag in tags:
-                api.create_tag(name, tag=tag, revision=commit, repo_type=_KIND)
-            assert commit is not None
-            return commit
+        operations: list[Any] = [
+            CommitOperationAdd(path_in_repo=file.path, path_or_fileobj=file.place)
+            for file in (*plan.add, *plan.change)
+        ]
+        operations += [CommitOperationDelete(path_in_repo=path) for path in plan.delete]
+        with self._fitting_transfer(repo, branch):
+            return self._api().create_commit(
+                str(repo),
+                operations,
+                commit_message=message,
+                repo_type=_KIND,
+                revision=branch,
+                parent_commit=parent,
+                create_pr=pull_request or None,
+            )
 
     @contextmanager
-    def _spoken(self, repo: RepoId) -> Iterator[None]:
-        """Turn the client's errors into ours, saying what to do."""
-        # The client's transport is httpx or httpx2, by its version; it names the error either way.
-        from huggingface_hub import errors
-        from huggingface_hub.errors import HfHubHTTPError
+    def _fitting_transfer(self, repo: RepoId, branch: str) -> Iterator[None]:
+        """Send large files without Xet where the hub has none: the client does not find out itself."""
+        from huggingface_hub import constants, get_session, get_token
 
-        unreachable: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
-
+        url = f"{self.url}/api/{_KIND}s/{repo}/xet-write-token/{quote(branch, safe='')}"
+        token = get_token() if self._send_token else None
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = get_session().get(url, headers=headers)
+        before = constants.HF_HUB_DISABLE_XET
+        constants.HF_HUB_DISABLE_XET = before or answer.status_code in (404, 501)
         try:
             yield
+        finally:
+            constants.HF_HUB_DISABLE_XET = before
+
+    @contextmanager
+    def _spoken(self, repo: RepoId, *, done: str | None = None) -> Iterator[None]:
+        """Turn the client's errors into ours, saying what to do, and what was done before."""
+        from huggingface_hub.errors import HfHubHTTPError
+
+        before = f"{done}, but then: " if done else ""
+        try:
+            yield
+        except KernelError:
+            raise
         except HfHubHTTPError as err:
             status = getattr(err.response, "status_code", None)
             if status in (409, 412):
-                raise ConflictError(
-                    f"{repo} at {self.url}: somebody else has published; look at it and upload again"
-                ) from err
+                raise ConflictError(before + _somebody(repo, self.url)) from err
             if status in (401, 403):
-                raise UploadError(f"{repo} at {self.url}: {self._refusal(status)}") from err
-            said = " ".join(line for line in str(err).splitlines() if line and _MORE not in line)
-            raise UploadError(f"{repo} at {self.url}: {said}") from err
+                said = self._refusal(status)
+            else:
+                said = " ".join(
+                    each for each in str(err).splitlines() if each and _MORE not in each
+                )
+            raise UploadError(f"{before}{repo} at {self.url}: {said}") from err
         except (ValueError, LookupError, TypeError, AttributeError) as err:
+            if "Invalid repo type" in str(err):
+                raise UploadError(
+                    "this huggingface_hub is too old to write to repositories of kernels; "
+                    "run: pip install 'huggingface_hub>=2'"
+                ) from err
             raise UploadError(
                 f"{self.url}: it does not answer as a hub does ({type(err).__name__}: {err}); "
                 "see that --hub names the root of a hub"
             ) from err
-        except (OSError, unreachable) as err:
+        except (OSError, RuntimeError, _transport_error()) as err:
+            # The client wraps what goes wrong with a large file in a RuntimeError.
             raise UploadError(
-                f"{self.url}: cannot be reached ({err}); nothing more was published, so the same "
-                "command goes on from there"
+                f"{before}{self.url}: cannot be reached ({err.__cause__ or err}); nothing more was "
+                "published, so the same command goes on from there"
             ) from err
 
     def _refusal(self, status: int) -> str:
@@ -149,6 +236,18 @@ class HttpRemote:
         if status == 401:
             return "the hub does not know you (401); log in with `hf auth login` or set HF_TOKEN"
         return "you may not write there (403); ask its owner, or choose another --repo-id"
+
+
+def _transport_error() -> type[Exception]:
+    """Return what the client's transport raises: it is httpx or httpx2, by the client's version."""
+    from huggingface_hub import errors
+
+    kind: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
+    return kind
+
+
+def _somebody(repo: RepoId, url: str) -> str:
+    return f"{repo} at {url}: somebody else has published; look at it and upload again"
 
 
 def _files(entries: Any) -> Iterator[Any]:

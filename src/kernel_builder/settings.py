@@ -48,7 +48,8 @@ class Settings:
         variables: the variables that programs are started with.
         hubs: where kernels are published: ``[owner,owner=]URL`` entries with blanks between, or
             None.
-        endpoint: the hub where ``hubs`` names none for an owner.
+        endpoint: the hub that the user's Hugging Face token is for.
+        default_hub: the hub where ``hubs`` names none for an owner; None where none is stated.
         cuda_home: the CUDA toolkit that ``--cuda-home`` names; None: the pinned one.
         cuda_versions: the pinned CUDA toolkits that ``--cuda`` names; none: the default one.
         pip_variables: what pip is started with besides, such as the user's package index.
@@ -61,6 +62,7 @@ class Settings:
     variables: Mapping[str, str]
     hubs: str | None
     endpoint: str
+    default_hub: str | None = None
     cuda_home: Path | None = None
     cuda_versions: tuple[MajorMinor, ...] = ()
     pip_variables: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def read_settings(
         pip_variables={name: text for name, text in environ.items() if _FOR_PIP.fullmatch(name)},
         sandbox=_read_sandbox(environ.get("KERNEL_BUILDER_SANDBOX")),
         endpoint=(environ.get("HF_ENDPOINT") or _PUBLIC_HUB).rstrip("/"),
+        default_hub=environ.get("HF_ENDPOINT") or None,
         variables={**variables, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "TZ": "UTC"},
     )
 

@@ -1,70 +1,51 @@
-"""The story of an upload: built variants → checks → what the hub has → plan → one commit."""
+"""The story of an upload: built variants → checks → what the hub has → plan → one commit, then the card."""
 
 from __future__ import annotations
 
 import re
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.built import BuiltVariant, Package, read_package
+from kernel_builder.card import FILE_NAME as CARD_SOURCE
 from kernel_builder.card import render_card
-from kernel_builder.check.variant import check_variant
 from kernel_builder.commit_plan import (
-    CommitPlan,
+    CommitOptions,
     LocalFile,
-    format_plan,
-    plan_commit,
+    RemoteBranch,
+    Written,
     read_local_file,
+    variants_of,
 )
-from kernel_builder.config.model import Build
-from kernel_builder.config.read import read_build
 from kernel_builder.errors import CommandError, UploadError
-from kernel_builder.plan import current_op_id
 from kernel_builder.process import run
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
-from kernel_builder.sources import find_strays, read_sources
+from kernel_builder.sources import find_strays
+from kernel_builder.upload_plan import (
+    CARD,
+    Cards,
+    Target,
+    UploadPlan,
+    make_plan,
+    read_published,
+)
 from kernel_spec.errors import ConflictError, KernelError, UsageError
-from kernel_spec.metadata import FILE_NAME as METADATA
-from kernel_spec.metadata import Metadata, parse_metadata
-from kernel_spec.names import RepoId, parse_repo_id, version_of_branch
+from kernel_spec.names import RepoId, parse_repo_id, ref_fault
 
 _TAG = re.compile(r"v\d+\.\d+\.\d+([.-]?[0-9A-Za-z.-]+)?", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BuiltVariant:
-    """A variant in ``build/`` that has passed every check."""
+class Status(StrEnum):
+    """What became of an upload."""
 
-    directory: Path
-    metadata: Metadata
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UploadPlan:
-    """What an upload does.
-
-    Attributes:
-        repo: the repository.
-        url: the hub.
-        branch: the commit on the branch of the version.
-        main: the commit on ``main``, or None where ``main`` keeps the card of a later version.
-        tags: tags for the commit on the branch of the version.
-        notes: what the author should know.
-    """
-
-    repo: RepoId
-    url: str
-    branch: CommitPlan
-    main: CommitPlan | None
-    tags: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the hub would stay as it is."""
-        return self.branch.is_empty and not self.tags and (self.main is None or self.main.is_empty)
+    NO_CHANGES = "no_changes"
+    NOT_CONFIRMED = "not_confirmed"
+    UPLOADED = "uploaded"
+    PULL_REQUEST_CREATED = "pull_request_created"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,142 +54,124 @@ class Uploaded:
 
     Attributes:
         plan: what was planned.
-        commit: where the branch of the version is now; None where the user declined.
-        changed: whether anything was written.
+        status: what became of it.
+        commit: where the branch of the version is now, or the commit of the pull request; None where
+            the user declined.
+        pull_requests: the URLs of the pull requests, by the branch that they are for.
     """
 
     plan: UploadPlan
+    status: Status
     commit: str | None
-    changed: bool
+    pull_requests: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was written."""
+        return self.status in {Status.UPLOADED, Status.PULL_REQUEST_CREATED}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UploadOptions:
+    """What the author asks for.
+
+    Attributes:
+        repo_id: where on the hub; None: ``[general.hub] repo-id``.
+        branch: the branch; None: that of ``[general.hub]``, or ``v<version>``.
+        tag: a tag ``vX.Y.Z`` for the commit.
+        prune: delete what is published on the branch and is not here.
+        replace: replace what is published with other bytes.
+        allow_dirty: publish to an http hub though files differ from the last commit.
+        private: whether a repository that has to be made is private.
+        pull_request: ask the owner to take it over.
+    """
+
+    repo_id: str | None = None
+    branch: str | None = None
+    tag: str | None = None
+    prune: bool = False
+    replace: bool = False
+    allow_dirty: bool = False
+    private: bool = False
+    pull_request: bool = False
 
 
 def upload(
-    project: Path,
+    directory: Path,
     remote: Remote,
     *,
     settings: Settings,
-    repo_id: str | None = None,
-    tag: str | None = None,
-    prune: bool = False,
-    allow_dirty: bool = False,
+    options: UploadOptions,
     confirm: Callable[[UploadPlan], bool] = lambda _: True,
 ) -> Uploaded:
-    """Publish the variants in ``build/`` of a project as one commit on the branch of its version.
+    """Publish built variants as one commit on the branch of their version, then the card on ``main``.
 
     Args:
-        project: the directory of the project.
+        directory: a project, or a directory of built variants.
         remote: the hub.
         settings: what the environment says.
-        repo_id: where on the hub; None: ``[general.hub] repo-id``.
-        tag: a tag ``vX.Y.Z`` for the commit.
-        prune: delete variants of the branch that are not in ``build/``.
-        allow_dirty: publish to an http hub though files differ from the last commit.
+        options: what the author asks for.
         confirm: shown the plan; False stops before anything is written.
 
     Raises:
         ConfigError, ProjectError: the project is wrong.
-        UsageError: no repository is named, or the tag is not of that form.
+        UsageError: no repository is named, or an option is not as it should be.
         UploadError: nothing is built, a variant breaks a rule, the tree is dirty, or the hub refuses.
-        ConflictError: somebody else has published, or the tag stands elsewhere.
+        ConflictError: somebody else has published, or what is here is published with other bytes.
     """
-    build = read_build(project)
-    repo = _choose_repo(build, repo_id)
-    if tag is not None and _TAG.fullmatch(tag) is None:
-        raise UsageError(f"--tag {tag}: expected vX.Y.Z, such as v{build.general.version}.0.0")
-    if not remote.is_directory and not allow_dirty:
-        refuse_dirty(project, settings)
-    variants = read_variants(project, build)
-    _refuse_stale(project, build, variants)
+    package = read_package(directory)
+    target = _choose_target(package, options)
+    if not remote.is_directory and not options.allow_dirty:
+        refuse_dirty(directory, settings)
+    published = read_published(remote, target)
     with tempfile.TemporaryDirectory(prefix="kernel-card-") as temporary:
-        card = _write_card(project, build, repo, variants, Path(temporary))
-        files = [*_variant_files(variants), *_benchmark_files(project), *card]
-        plan = make_plan(build, repo, remote, files, card, tag=tag, prune=prune)
-        plan = replace(plan, notes=_notes(has_card=bool(card)))
+        cards = _write_cards(package, target, published.branch, Path(temporary))
+        files = [*_variant_files(package.variants), *_benchmark_files(directory)]
+        plan = make_plan(target, remote, published, files, cards)
         if plan.is_empty:
-            return Uploaded(plan=plan, commit=plan.branch.branch.commit, changed=False)
+            commit = plan.branch.branch.commit
+            return Uploaded(plan=plan, status=Status.NO_CHANGES, commit=commit)
         if not confirm(plan):
-            return Uploaded(plan=plan, commit=None, changed=False)
-        count = f"{len(variants)} variants" if len(variants) != 1 else "1 variant"
-        message = f"Publish {build.general.name} v{build.general.version}: {count}"
-        commit = remote.write_commit(repo, plan.branch, message=message, tags=plan.tags)
-        if plan.main is not None and not plan.main.is_empty:
-            remote.write_commit(repo, plan.main, message="Update the card", tags=())
-    return Uploaded(plan=plan, commit=commit, changed=True)
+            return Uploaded(plan=plan, status=Status.NOT_CONFIRMED, commit=None)
+        return _write(package, remote, plan, options)
 
 
-def read_variants(project: Path, build: Build) -> tuple[BuiltVariant, ...]:
-    """Read and check every variant in ``build/``.
+def _write(package: Package, remote: Remote, plan: UploadPlan, options: UploadOptions) -> Uploaded:
+    """Write the version first: a card without its kernel would promise what is not there."""
+    count = f"{len(package.variants)} variants" if len(package.variants) != 1 else "1 variant"
+    is_asking = options.pull_request
+    commit = plan.branch.branch.commit
+    requests: list[tuple[str, str]] = []
 
-    Raises:
-        UploadError: there is none, or some break rules; every finding is named.
-    """
-    root = project / "build"
-    places = sorted(path.parent for path in root.glob(f"*/{METADATA}"))
-    if not places:
-        raise UploadError(f"{root}: nothing is built; run: kernel-builder build {project}")
-    faults: list[str] = []
-    variants = []
-    for place in places:
-        findings = check_variant(place.resolve())
-        faults += [f"{place.name}: {finding}" for finding in findings]
-        if findings:
-            continue
-        metadata = parse_metadata((place / METADATA).read_bytes())
-        faults += [f"{place.name}: {fault}" for fault in _differences(metadata, build)]
-        variants.append(BuiltVariant(directory=place, metadata=metadata))
-    if faults:
-        again = f"nothing was published; run: kernel-builder build {project}"
-        raise UploadError("\n".join([*faults, again]))
-    return tuple(variants)
+    def note(branch: str, written: Written) -> None:
+        if written.pull_request is not None:
+            requests.append((branch, written.pull_request))
 
-
-def _differences(metadata: Metadata, build: Build) -> list[str]:
-    """Say where a variant is of another kernel or version than the project."""
-    general = build.general
-    faults = []
-    if metadata.name != general.name:
-        faults.append(f'it is of the kernel "{metadata.name}"; expected "{general.name}"')
-    if metadata.version != general.version:
-        faults.append(
-            f"it was built as version {metadata.version}; build.toml says {general.version}"
+    if plan.tags or not plan.branch.is_empty:
+        written = remote.write_commit(
+            plan.repo,
+            plan.branch,
+            CommitOptions(
+                message=f"Publish {package.name} v{package.version}: {count}",
+                tags=plan.tags,
+                private=options.private,
+                pull_request=is_asking,
+            ),
         )
-    return faults
-
-
-def make_plan(
-    build: Build,
-    repo: RepoId,
-    remote: Remote,
-    files: Iterable[LocalFile],
-    card: Iterable[LocalFile],
-    *,
-    tag: str | None,
-    prune: bool,
-) -> UploadPlan:
-    """Ask the hub what it has, and decide what to change.
-
-    ``main`` gets the card alone, and keeps that of a later version.
-
-    Raises:
-        ConflictError: the tag stands on another commit.
-    """
-    branches, tags = remote.read_refs(repo)
-    name = build.general.branch or f"v{build.general.version}"
-    held = remote.read_branch(repo, name, branches.get(name))
-    branch = plan_commit(held, files, prune=prune)
-    wanted: tuple[str, ...] = ()
-    if tag is not None:
-        if tag in tags and (tags[tag] != held.commit or not branch.is_empty):
-            raise ConflictError(
-                f"{repo}: the tag {tag} stands at {tags[tag][:12]}, and tags do not move; choose another"
-            )
-        wanted = () if tag in tags else (tag,)
-    versions = [version_of_branch(each) for each in branches]
-    later = any(each is not None and each > build.general.version for each in versions)
-    main = None
-    if name != "main" and not later:
-        main = plan_commit(remote.read_branch(repo, "main", branches.get("main")), card)
-    return UploadPlan(repo=repo, url=remote.url, branch=branch, main=main, tags=wanted)
+        commit = written.commit
+        note(plan.branch.branch.name, written)
+    if plan.main is not None and not plan.main.is_empty:
+        card = CommitOptions(message="Update the card", pull_request=is_asking)
+        try:
+            note(plan.main.branch.name, remote.write_commit(plan.repo, plan.main, card))
+        except KernelError as err:
+            kind = ConflictError if isinstance(err, ConflictError) else UploadError
+            raise kind(
+                f"the kernel is published: {plan.repo} {plan.branch.branch.name} is at {commit}. Its "
+                f"card on {plan.main.branch.name} is not: {err}. The same command again publishes the card"
+            ) from err
+    status = Status.PULL_REQUEST_CREATED if is_asking else Status.UPLOADED
+    return Uploaded(plan=plan, status=status, commit=commit, pull_requests=tuple(requests))
 
 
 def refuse_dirty(project: Path, settings: Settings) -> None:
@@ -236,28 +199,36 @@ def refuse_dirty(project: Path, settings: Settings) -> None:
         )
 
 
-def format_upload(plan: UploadPlan) -> str:
-    """Write what an upload does, for people."""
-    lines = [f"{plan.repo} -> {plan.url}", format_plan(plan.branch)]
-    if plan.main is not None and not plan.main.is_empty:
-        lines.append(format_plan(plan.main))
-    lines += [f"tag {tag}" for tag in plan.tags]
-    lines += [f"note: {note}" for note in plan.notes]
-    return "\n".join(lines)
+def _choose_target(package: Package, options: UploadOptions) -> Target:
+    tag, branch = options.tag, options.branch or package.branch
+    if tag is not None and _TAG.fullmatch(tag) is None:
+        raise UsageError(f"--tag {tag}: expected vX.Y.Z, such as v{package.version}.0.0")
+    if fault := ref_fault(branch):
+        raise UsageError(f"--branch {branch}: {fault}")
+    return Target(
+        repo=_choose_repo(package, options.repo_id),
+        branch=branch,
+        version=package.version,
+        tag=tag,
+        prune=options.prune,
+        replace=options.replace,
+        pull_request=options.pull_request,
+    )
 
 
-def _choose_repo(build: Build, repo_id: str | None) -> RepoId:
+def _choose_repo(package: Package, repo_id: str | None) -> RepoId:
     if repo_id is not None:
         try:
             return parse_repo_id(repo_id)
         except KernelError as err:
             raise UsageError(f"--repo-id {repo_id}: {err}") from err
-    if build.general.repo_id is None:
-        raise UsageError(
-            "where to? build.toml names no repository: give --repo-id OWNER/NAME, or write "
-            f'[general.hub] with repo-id = "OWNER/{build.general.name}"'
-        )
-    return build.general.repo_id
+    if package.repo_id is not None:
+        return package.repo_id
+    raise UsageError(
+        f"where to? {'build.toml names no repository' if package.build else 'there is no build.toml'}: "
+        "give --repo-id OWNER/NAME, or write [general.hub] with "
+        f'repo-id = "OWNER/{package.name}"'
+    )
 
 
 def _variant_files(variants: Iterable[BuiltVariant]) -> list[LocalFile]:
@@ -283,37 +254,26 @@ def _benchmark_files(project: Path) -> list[LocalFile]:
     return [read_local_file(f"benchmarks/{place.name}", place) for place in places]
 
 
-def _write_card(
-    project: Path, build: Build, repo: RepoId, variants: Iterable[BuiltVariant], temporary: Path
-) -> list[LocalFile]:
-    names = [variant.directory.name for variant in variants]
-    text = render_card(project, build, repo, variants=names)
-    if text is None:
-        return []
-    place = temporary / "README.md"
-    place.write_text(text, encoding="utf-8")
-    return [read_local_file("README.md", place)]
+def _write_cards(package: Package, target: Target, branch: RemoteBranch, temporary: Path) -> Cards:
+    """Write the card for the variants that the branch will have, and for those that it has."""
+    held = variants_of(branch) if branch.commit is not None else frozenset()
+    names = frozenset(variant.directory.name for variant in package.variants)
+    will_hold = names if target.prune else names | held
+
+    def write(variants: frozenset[str], name: str) -> LocalFile | None:
+        text = _read_card(package, target.repo, variants)
+        if text is None:
+            return None
+        place = temporary / name
+        place.write_text(text, encoding="utf-8")
+        return read_local_file(CARD, place)
+
+    return Cards(now=write(will_hold, "now"), before=write(held, "before"))
 
 
-def _refuse_stale(project: Path, build: Build, variants: Iterable[BuiltVariant]) -> None:
-    """Refuse variants that were built from other sources than those that are here now.
-
-    Raises:
-        UploadError: naming each of them.
-    """
-    sources = read_sources(project, build)
-    stale = [
-        each.directory.name
-        for each in variants
-        if each.metadata.id != current_op_id(build, sources, each.metadata.backend)
-    ]
-    if stale:
-        raise UploadError(
-            "\n".join(f"{name} was built from other sources than those here now" for name in stale)
-            + f"\nnothing was published; run: kernel-builder build {project}"
-        )
-
-
-def _notes(*, has_card: bool) -> tuple[str, ...]:
-    """Say that there is no card where there is none."""
-    return () if has_card else ("there is no CARD.md, so the kernel has no page",)
+def _read_card(package: Package, repo: RepoId, variants: frozenset[str]) -> str | None:
+    if package.build is not None:
+        return render_card(package.directory, package.build, repo, variants=variants)
+    # Without build.toml there is nothing to fill in.
+    place = package.directory / CARD_SOURCE
+    return place.read_text("utf-8") if place.is_file() else None

@@ -19,6 +19,7 @@ _VERBS = {
     "devshell": "kernel_builder.cli.shell:devshell",
     "testshell": "kernel_builder.cli.shell:testshell",
     "upload": "kernel_builder.cli.upload:upload",
+    "build-and-upload": "kernel_builder.cli.build_and_upload:build_and_upload",
 }
 
 

@@ -24,6 +24,7 @@ VERBS = {
     "trust": "Say whose kernels may run.",
     "update": "Ask the hubs again and bring cached kernels up to date.",
     "verify": "Hash every byte of a kernel on this machine.",
+    "upload": "Publish what is built.",
     "versions": "List a kernel's versions and which of their variants fit this system.",
 }
 

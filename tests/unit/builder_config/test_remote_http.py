@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,12 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
-from kernel_builder.commit_plan import RemoteBranch, plan_commit, read_local_file
+from kernel_builder.commit_plan import (
+    CommitOptions,
+    RemoteBranch,
+    plan_commit,
+    read_local_file,
+)
 from kernel_builder.errors import UploadError
 from kernel_builder.remote import open_remote
 from kernel_builder.remote_http import HttpRemote
@@ -21,6 +27,7 @@ from kernel_spec.names import parse_repo_id
 
 REPO = parse_repo_id("me/my-op")
 COMMIT = "c" * 40
+MAIN = "0" * 40
 
 
 def refusal(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
@@ -29,36 +36,47 @@ def refusal(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
 
 
 class StandIn:
-    """Notes each call; raises where it is told to."""
+    """Notes each call; raises where it is told to: everywhere, or at the call of a name."""
 
-    def __init__(self, fail: Exception | None = None) -> None:
+    def __init__(self, fail: Exception | None = None, at: str | None = None) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.fail = fail
+        self.at = at
+        self.branches = {"v1": COMMIT}
 
     def __getattr__(self, name: str) -> Any:
         def call(*_: Any, **options: Any) -> Any:
             self.calls.append((name, options))
-            if self.fail is not None:
+            if self.fail is not None and self.at in (None, name):
                 raise self.fail
+            if name == "create_repo":
+                self.branches["main"] = MAIN
             if name == "list_repo_refs":
-                branch = SimpleNamespace(name="v1", target_commit=COMMIT)
-                return SimpleNamespace(branches=[branch], tags=[])
+                branches = [
+                    SimpleNamespace(name=n, target_commit=c) for n, c in self.branches.items()
+                ]
+                return SimpleNamespace(branches=branches, tags=[])
             if name == "list_repo_tree":
                 lfs = {"size": 3, "oid": "a" * 64, "pointerSize": 1}
                 return [
                     RepoFile(path="README.md", size=1, oid="b" * 40),
                     RepoFile(path="build/x/y.so", size=3, oid="d" * 40, lfs=lfs),
                 ]
-            return SimpleNamespace(oid="e" * 40)
+            return SimpleNamespace(oid="e" * 40, pr_url="https://hub.example/discussions/1")
 
         return call
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
 
 
 @pytest.fixture
 def hub(monkeypatch):
-    def make(fail: Exception | None = None, *, send_token: bool = True):
-        stand_in = StandIn(fail)
+    def make(fail: Exception | None = None, *, at: str | None = None, send_token: bool = True):
+        stand_in = StandIn(fail, at)
         monkeypatch.setattr(HttpRemote, "_api", lambda self: stand_in)
+        monkeypatch.setattr(HttpRemote, "_fitting_transfer", lambda *_: nullcontext())
         return HttpRemote("https://hub.example", send_token=send_token), stand_in
 
     return make
@@ -77,13 +95,19 @@ def test_no_repository_is_an_empty_one(hub) -> None:
     assert remote.read_refs(REPO) == ({}, {})
 
 
-def test_one_commit_with_its_parent(hub, tmp_path: Path) -> None:
+@pytest.fixture
+def source(tmp_path: Path):
     (tmp_path / "f").write_text("x")
+    return lambda path: read_local_file(path, tmp_path / "f")
+
+
+def test_one_commit_with_its_parent(hub, source) -> None:
     remote, stand_in = hub()
     held = remote.read_branch(REPO, "v1", COMMIT)
-    plan = plan_commit(held, [read_local_file("build/x/z.py", tmp_path / "f")])
+    plan = plan_commit(held, [source("build/x/z.py")])
     stand_in.calls.clear()
-    assert remote.write_commit(REPO, plan, message="m", tags=("v1.0.0",)) == "e" * 40
+    options = CommitOptions(message="m", tags=("v1.0.0",))
+    assert remote.write_commit(REPO, plan, options).commit == "e" * 40
     (commit, options), (tag, tag_options) = stand_in.calls
     assert (commit, tag) == ("create_commit", "create_tag")
     assert (options["parent_commit"], options["revision"]) == (COMMIT, "v1")
@@ -91,14 +115,72 @@ def test_one_commit_with_its_parent(hub, tmp_path: Path) -> None:
     assert tag_options["revision"] == "e" * 40
 
 
-def test_a_new_branch_is_made_first(hub, tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("x")
+def test_a_new_branch_appears_with_its_commit(hub, source) -> None:
+    remote, stand_in = hub()
+    new = RemoteBranch(name="v2", commit=None, start=MAIN)
+    remote.write_commit(REPO, plan_commit(new, [source("a")]), CommitOptions(message="m"))
+    assert stand_in.names == ["create_branch", "create_commit", "create_branch", "delete_branch"]
+    scratch, commit, branch, gone = (options for _, options in stand_in.calls)
+    assert scratch["branch"].startswith("uploading-v2-")
+    assert scratch["revision"] == MAIN
+    assert (commit["revision"], commit["parent_commit"]) == (scratch["branch"], MAIN)
+    assert (branch["branch"], branch["revision"]) == ("v2", "e" * 40)
+    assert gone["branch"] == scratch["branch"]
+
+
+def test_a_new_repository_is_made_first_and_its_main_committed_to(hub, source) -> None:
+    remote, stand_in = hub()
+    stand_in.branches.clear()
+    new = RemoteBranch(name="main", commit=None)
+    options = CommitOptions(message="m", private=True)
+    remote.write_commit(REPO, plan_commit(new, [source("a")]), options)
+    assert stand_in.names == ["create_repo", "list_repo_refs", "create_commit"]
+    assert stand_in.calls[0][1]["private"] is True
+    assert stand_in.calls[-1][1]["parent_commit"] == MAIN
+
+
+def test_who_was_faster_with_a_new_branch_keeps_it(hub, source) -> None:
     remote, stand_in = hub()
     new = RemoteBranch(name="v1", commit=None)
-    remote.write_commit(
-        REPO, plan_commit(new, [read_local_file("a", tmp_path / "f")]), message="m", tags=()
-    )
-    assert [name for name, _ in stand_in.calls] == ["create_repo", "create_branch", "create_commit"]
+    with pytest.raises(ConflictError, match="somebody else has published"):
+        remote.write_commit(REPO, plan_commit(new, [source("a")]), CommitOptions(message="m"))
+    assert "create_commit" not in stand_in.names
+
+
+def test_the_branch_of_another_name_goes_also_when_the_commit_fails(hub, source) -> None:
+    remote, stand_in = hub(refusal(HfHubHTTPError, 500), at="create_commit")
+    new = RemoteBranch(name="v2", commit=None, start=MAIN)
+    with pytest.raises(UploadError):
+        remote.write_commit(REPO, plan_commit(new, [source("a")]), CommitOptions(message="m"))
+    assert stand_in.names[-1] == "delete_branch"
+
+
+def test_a_tag_that_fails_says_that_the_commit_stands(hub, source) -> None:
+    remote, _ = hub(refusal(HfHubHTTPError, 500), at="create_tag")
+    plan = plan_commit(remote.read_branch(REPO, "v1", COMMIT), [source("a")])
+    with pytest.raises(UploadError, match=f"v1 is at {'e' * 40} now, but then"):
+        remote.write_commit(REPO, plan, CommitOptions(message="m", tags=("v1.0.0",)))
+
+
+def test_a_pull_request_makes_nothing(hub, source) -> None:
+    remote, stand_in = hub()
+    plan = plan_commit(remote.read_branch(REPO, "v1", COMMIT), [source("a")])
+    stand_in.calls.clear()
+    options = CommitOptions(message="m", pull_request=True)
+    written = remote.write_commit(REPO, plan, options)
+    assert written.pull_request == "https://hub.example/discussions/1"
+    assert stand_in.names == ["create_commit"]
+    assert stand_in.calls[0][1]["create_pr"] is True
+    new = plan_commit(RemoteBranch(name="v9", commit=None, start=MAIN), [source("a")])
+    with pytest.raises(UploadError, match="no branch v9 to ask for a change of"):
+        remote.write_commit(REPO, new, options)
+
+
+def test_a_client_that_is_too_old_is_named(hub, source) -> None:
+    remote, _ = hub(ValueError("Invalid repo type, must be one of"), at="create_commit")
+    plan = plan_commit(remote.read_branch(REPO, "v1", COMMIT), [source("a")])
+    with pytest.raises(UploadError, match="huggingface_hub>=2"):
+        remote.write_commit(REPO, plan, CommitOptions(message="m"))
 
 
 @pytest.mark.parametrize(

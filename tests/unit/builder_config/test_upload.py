@@ -19,7 +19,8 @@ from kernel_builder.remote import choose_hub, open_remote
 from kernel_builder.remote_directory import DirectoryRemote, open_directory_remote
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
-from kernel_builder.upload import Uploaded, format_upload, upload
+from kernel_builder.upload import Uploaded, UploadOptions, upload
+from kernel_builder.upload_plan import format_upload
 from kernel_spec import directory
 from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.metadata import Provenance
@@ -73,8 +74,11 @@ def remote(tmp_path: Path) -> DirectoryRemote:
     return open_directory_remote((tmp_path / "hub").as_uri())
 
 
-def publish(project: Path, remote: DirectoryRemote, **options) -> Uploaded:
-    return upload(project, remote, settings=SETTINGS, **options)
+def publish(
+    project: Path, remote: DirectoryRemote, *, confirm=lambda _: True, **options
+) -> Uploaded:
+    wanted = UploadOptions(**options)
+    return upload(project, remote, settings=SETTINGS, options=wanted, confirm=confirm)
 
 
 def paths(remote: DirectoryRemote, branch: str = "v1") -> list[str]:
@@ -188,7 +192,7 @@ def test_tags_are_set_once_and_do_not_move(project, remote) -> None:
     assert remote.read_refs(REPO)[1] == {"v1.0.0": commit}
     assert not publish(project, remote, tag="v1.0.0").changed
     assert publish(project, remote, tag="v1.0.1").commit == commit
-    (project / "benchmarks/benchmark.py").write_text("# more\n")
+    (project / "benchmarks/benchmark_more.py").write_text("# more\n")
     with pytest.raises(ConflictError, match="tags do not move"):
         publish(project, remote, tag="v1.0.0")
     with pytest.raises(UsageError, match=r"expected vX\.Y\.Z"):
@@ -210,7 +214,7 @@ def test_an_older_version_leaves_the_card_on_main(project, remote) -> None:
 
 def test_a_branch_that_moved_meanwhile_is_a_conflict(project, remote) -> None:
     publish(project, remote)
-    (project / "benchmarks/benchmark.py").write_text("# mine\n")
+    (project / "benchmarks/benchmark_mine.py").write_text("# mine\n")
 
     def somebody_else(shown) -> bool:
         held: RemoteBranch = shown.branch.branch
@@ -263,14 +267,14 @@ def test_only_http_hubs_refuse_what_differs_from_the_last_commit(project, remote
     (project / ".gitignore").write_text("build/\n")
     git("add", ".")
     git("commit", "-m", "all")
-    (project / "benchmarks/benchmark.py").write_text("# more\n")
-    with pytest.raises(UploadError, match=r"benchmarks/benchmark\.py.*--allow-dirty"):
+    (project / "benchmarks/benchmark_a.py").write_text("# more\n")
+    with pytest.raises(UploadError, match=r"benchmarks/benchmark_a\.py.*--allow-dirty"):
         publish(project, far)
     assert publish(project, remote).changed
-    (project / "benchmarks/benchmark.py").write_text("# even more\n")
+    (project / "benchmarks/benchmark_b.py").write_text("# even more\n")
     assert publish(project, far, allow_dirty=True).changed
-    git("commit", "-am", "more")
-    (project / "benchmarks/benchmark.py").write_text("# even more\n")
+    git("add", ".")
+    git("commit", "-m", "more")
     assert not publish(project, far).changed
 
 
@@ -286,6 +290,12 @@ def test_only_http_hubs_refuse_what_differs_from_the_last_commit(project, remote
 )
 def test_the_hub_of_an_owner(hubs: str | None, chosen: str) -> None:
     assert choose_hub(hubs, "me", "https://public") == chosen
+
+
+@pytest.mark.parametrize("hubs", [None, "", "they=https://b"])
+def test_the_public_hub_is_never_meant_unless_it_is_named(hubs: str | None) -> None:
+    with pytest.raises(UsageError, match=r"(?s)--hub file:///.*--hub https://huggingface\.co"):
+        choose_hub(hubs, "me", None)
 
 
 @pytest.mark.parametrize(

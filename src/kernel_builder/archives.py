@@ -13,10 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
-from urllib.error import URLError
-from urllib.request import urlopen
-
-from filelock import FileLock
 
 from kernel_builder.errors import ArchiveError
 
@@ -76,6 +72,8 @@ def fetch_tree(
     tree = store.tree(sha256, include)
     if tree.is_dir():
         return tree
+    from filelock import FileLock
+
     place = store.archive(sha256)
     for directory in (place.parent, tree.parent):
         directory.mkdir(parents=True, exist_ok=True)
@@ -107,6 +105,9 @@ def download(url: str, target: Path, *, name: str) -> None:
     Raises:
         ArchiveError: it cannot be had, or is larger than any archive of headers.
     """
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
     size = 0
     try:
         # read_header_sources lets http and https through alone.

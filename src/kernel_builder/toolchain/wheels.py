@@ -13,8 +13,6 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from filelock import FileLock
-
 from kernel_builder.errors import CommandError, ToolchainUnavailableError
 from kernel_builder.process import run
 from kernel_spec.version import MajorMinor, parse_major_minor
@@ -90,6 +88,8 @@ def fetch_wheels(wheels: WheelSet, *, store: Path, variables: Mapping[str, str])
     target = store / wheels.key
     if target.is_dir():
         return target
+    from filelock import FileLock
+
     store.mkdir(parents=True, exist_ok=True)
     with FileLock(store / f"{wheels.key}.lock"):
         if target.is_dir():

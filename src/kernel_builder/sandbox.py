@@ -176,6 +176,8 @@ def run_confined(
             assert_never(sandbox.mechanism)
     search = os.pathsep.join([variables.get("PATH", ""), "/usr/bin", "/bin"]).lstrip(os.pathsep)
     inside = {**variables, "HOME": _NOWHERE, "TMPDIR": "/tmp", "PATH": search}
+    # A compiler behind ccache has nowhere to keep anything; objects are kept outside.
+    inside["CCACHE_DISABLE"] = "1"
     try:
         done = run(words, variables=inside, timeout=timeout, on_line=on_line, check=check)
     except CommandError as err:

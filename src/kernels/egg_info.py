@@ -29,7 +29,7 @@ def write_lock(command: Any, basename: str, filename: str) -> None:
     if lock is None:
         return
     read_lock(lock)
-    command.write_file(basename, filename, lock.read_bytes())
+    command.write_file(basename, filename, lock.read_text(encoding="utf-8"))
 
 
 def _find_lock(target: Path) -> Path | None:

@@ -332,7 +332,7 @@ class TestTheLockOfTheCaller:
                 written[filename] = data
 
         write_lock(Command(), "kernels.lock", "x.egg-info/kernels.lock")
-        assert written == {"x.egg-info/kernels.lock": (locked / "kernels.lock").read_bytes()}
+        assert written == {"x.egg-info/kernels.lock": (locked / "kernels.lock").read_text()}
         # An sdist carries it in its own metadata only.
         (locked / "src/x.egg-info").mkdir(parents=True)
         (locked / "kernels.lock").rename(locked / "src/x.egg-info/kernels.lock")

@@ -8,7 +8,6 @@ in later processes too (:mod:`kernels.layer.timings`).
 from __future__ import annotations
 
 import functools
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,8 @@ Forward = Callable[..., Any]
 
 _WARM_UP = 3
 _ROUNDS = 5
+_MOST_ROUNDS = 40
+_AGREE = 1.05
 _ROUND_SECONDS = 1e-3
 _MOST_CALLS = 50
 # Shapes that are remembered beside their classes; a model with ever new ones starts over.
@@ -114,18 +115,30 @@ class Selection:
 def time_both(
     one: Callable[[], None], other: Callable[[], None], synchronize: Callable[[], None]
 ) -> tuple[float, float]:
-    """Time two functions in turns; return the median seconds of a call of each."""
-    repeats = []
-    for run in (one, other):
+    """Time two functions in turns; return the seconds of a call of each, in its best round.
+
+    A busy machine makes rounds slower, never faster. There are rounds until the best two of each
+    function agree, so that a slow one is not believed for having had no luck.
+    """
+    runs = (one, other)
+    calls = []
+    for run in runs:
         for _ in range(_WARM_UP):
             run()
         once = _time(run, 1, synchronize)
-        repeats.append(max(1, min(_MOST_CALLS, int(_ROUND_SECONDS / max(once, 1e-9)))))
+        calls.append(max(1, min(_MOST_CALLS, int(_ROUND_SECONDS / max(once, 1e-9)))))
     times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(_ROUNDS):
-        for index, run in enumerate((one, other)):
-            times[index].append(_time(run, repeats[index], synchronize))
-    return statistics.median(times[0]), statistics.median(times[1])
+    for turn in range(_MOST_ROUNDS):
+        for run, each, count in zip(runs, times, calls, strict=True):
+            each.append(_time(run, count, synchronize))
+        if turn + 1 >= _ROUNDS and all(map(_is_settled, times)):
+            break
+    return min(times[0]), min(times[1])
+
+
+def _is_settled(times: list[float]) -> bool:
+    best, second = sorted(times)[:2]
+    return second <= best * _AGREE
 
 
 def _time(run: Callable[[], None], calls: int, synchronize: Callable[[], None]) -> float:

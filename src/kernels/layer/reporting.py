@@ -22,7 +22,7 @@ class ShapeReport:
 
     Attributes:
         shape: dtype, rows (rounded up to a power of two) and last size of each tensor.
-        kernel_us, original_us: median microseconds of a call.
+        kernel_us, original_us: microseconds of a call, in the best round.
         runs: which of the two is taken.
     """
 
@@ -172,13 +172,18 @@ def _describe_shapes(bound: Bound | None) -> Iterable[ShapeReport]:
     timings: Mapping[str, Timing] = {}
     if bound is not None and bound.selection is not None:
         timings = dict(bound.selection.timings)
-    for shape, timing in sorted(timings.items()):
+    for shape, timing in sorted(timings.items(), key=lambda item: _by_number(item[0])):
         yield ShapeReport(
             shape=shape,
             kernel_us=timing.kernel_us,
             original_us=timing.original_us,
             runs="kernel" if timing.is_kernel_faster else "original",
         )
+
+
+def _by_number(text: str) -> list[tuple[str, int]]:
+    """Order texts as people do: 8x4 before 32x4."""
+    return [(word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d*)", text)]
 
 
 def _grouped_rows(layers: Iterable[LayerReport]) -> list[tuple[str, str, str, str]]:
@@ -194,12 +199,19 @@ def _grouped_rows(layers: Iterable[LayerReport]) -> list[tuple[str, str, str, st
             place = f"{shown} ({len(members)} times)"
         if members[0].users is not None:
             place += " (function)"
-        rows.append((place, runs, kernel, reason.partition("\n")[0]))
+        rows.append((place, runs, kernel, _first_sentence(reason)))
         rows += [
             (f"  {each.shape}", each.runs, f"{each.kernel_us:.1f} us", _against(each))
             for each in members[0].shapes
         ]
     return rows
+
+
+def _first_sentence(reason: str) -> str:
+    """Leave the rest to the JSON: a table is read for which layers, not for all that was tried."""
+    line = reason.partition("\n")[0]
+    first, end, _ = line.partition(". ")
+    return f"{first}." if end else line
 
 
 def _against(shape: ShapeReport) -> str:

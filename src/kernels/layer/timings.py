@@ -26,7 +26,7 @@ FOLDER = "measured"
 
 
 class Timing(NamedTuple):
-    """Median microseconds of a call of the kernel and of the original."""
+    """Microseconds of a call of the kernel and of the original, each in its best round."""
 
     kernel_us: float
     original_us: float

@@ -250,8 +250,8 @@ def test_threads_measure_once(kernelized):
         for result in pool.map(call, range(16)):
             torch.testing.assert_close(result, x)
     assert shapes(model) == {"float32 16x4": "kernel"}
-    # One warm-up, one estimate, three rounds of one call.
-    assert model[0].calls == 5
+    # One warm-up, one estimate, three rounds of one call, or more where they do not agree.
+    assert 5 <= model[0].calls < 2 * 5
 
 
 def test_shapes_without_end_do_not_fill_the_memory(kernelized, monkeypatch):
@@ -262,6 +262,20 @@ def test_shapes_without_end_do_not_fill_the_memory(kernelized, monkeypatch):
         for rows in range(33, 64):
             model(torch.randn(rows, 4))
     assert len(find_bound(model[0]).selection._choices) <= 8
+
+
+def test_a_busy_machine_does_not_decide():
+    """Rounds that are slower by bad luck do not count, and more of them are made."""
+    busy = iter([0.0, 0.0, 0.03, 0.02, 0.05, 0.012, *([0.0] * 100)])
+    rounds = []
+
+    def kernel():
+        rounds.append(1)
+        time.sleep(0.002 + next(busy))
+
+    ours, theirs = measured.time_both(kernel, lambda: time.sleep(0.004), lambda: None)
+    assert ours < theirs
+    assert len(rounds) > 2 + 3
 
 
 def test_equal_times_are_the_kernels():
@@ -276,5 +290,7 @@ def test_both_are_timed_in_turns():
         lambda: (order.append("b"), time.sleep(0.004))[0],
         lambda: None,
     )
-    assert "".join(order) == "aa" + "bb" + "ab" * 3
+    rounds = "".join(order)[4:]
+    assert "".join(order)[:4] == "aabb"
+    assert rounds == "ab" * (len(rounds) // 2)
     assert 0.002 <= ours < theirs

@@ -80,7 +80,11 @@ def fetch_tree(
     with FileLock(store.root / f"{sha256}.lock"):
         if tree.is_dir():
             return tree
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=tree.parent) as scratch:
+        prefix = f".new-{sha256[:16]}-"
+        # What a killed process has left; nobody else works on this archive now.
+        for old in tree.parent.glob(f"{prefix}*"):
+            shutil.rmtree(old, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=tree.parent) as scratch:
             if not place.is_file() or hash_file(place) != sha256:
                 fresh = Path(scratch) / "archive"
                 get(fresh)

@@ -47,12 +47,12 @@ def lock_project(project: Path, settings: Settings) -> Locked:
     Raises:
         LockError: there is one that says otherwise; updating it is another command.
     """
-    found = _collect_all(project, settings)
+    found, is_whole = _collect_all(project, settings)
     locked = find_lock(project)
     if locked is None:
         path = write_lock(project, found)
         return Locked(path=path, count=len(found), changes=(), written=True)
-    judge_drift(compare_inputs(locked, found, whole=True), strict=True)
+    judge_drift(compare_inputs(locked, found, whole=is_whole), strict=True)
     return Locked(path=project / FILE_NAME, count=len(found), changes=(), written=False)
 
 
@@ -65,14 +65,17 @@ def update_lock(project: Path, names: Iterable[str], settings: Settings) -> Lock
     locked = find_lock(project)
     if locked is None:
         raise LockError(f"{project}: no {FILE_NAME}; write one: kernel-builder lock {project}")
-    found = _collect_all(project, settings)
-    chosen = set(names) or {*locked, *found}
+    found, is_whole = _collect_all(project, settings)
+    names = set(names)
+    chosen = names or {*locked, *found}
     unknown = sorted(chosen - {*locked, *found})
     if unknown:
         raise LockError(
             f"{project / FILE_NAME}: no input {', '.join(unknown)}; it has {', '.join(sorted(locked))}"
         )
-    drifts = [each for each in compare_inputs(locked, found, whole=True) if each.name in chosen]
+    # What a backend needs that cannot be built here stays, unless it is named.
+    differing = compare_inputs(locked, found, whole=is_whole or bool(names))
+    drifts = [each for each in differing if each.name in chosen]
     merged: dict[str, Any] = dict(locked)
     for drift in drifts:
         merged.pop(drift.name, None)
@@ -108,7 +111,8 @@ def check_lock(
     return judge_drift(compare_inputs(locked, found, whole=False), strict=strict)
 
 
-def _collect_all(project: Path, settings: Settings) -> dict[str, dict[str, Any]]:
+def _collect_all(project: Path, settings: Settings) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Return the inputs of all variants that can be built here, and whether these are all."""
     build = read_build(project)
     made = plan(build, read_sources(project, build), host=detect_host(settings))
-    return collect_inputs(made.variants, settings)
+    return collect_inputs(made.variants, settings), not made.skipped

@@ -215,15 +215,19 @@ def _sources(
 
 
 def _left_out(directory: str, names: list[str]) -> list[str]:
+    """Name what is no source: hidden files, environments among them, bytecode, what was built."""
     is_project = (Path(directory) / FILE_NAME).is_file()
     return [
-        name for name in names if name in (".git", "__pycache__") or (is_project and name == OUTPUT)
+        name
+        for name in names
+        if name.startswith(".") or name == "__pycache__" or (is_project and name == OUTPUT)
     ]
 
 
 def _clone(source: str, commit: str, place: Path, settings: Settings) -> None:
     url = source.removeprefix("git+")
-    variables = {**settings.variables, "GIT_TERMINAL_PROMPT": "0"}
+    # Proxies and certificates hold for git as they do for pip.
+    variables = {**settings.pip_variables, **settings.variables, "GIT_TERMINAL_PROMPT": "0"}
     git = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
     try:
         run(

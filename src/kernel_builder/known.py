@@ -13,6 +13,19 @@ from kernel_spec.version import MajorMinor, parse_major_minor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TorchRelease:
+    """A release of torch, and what its official wheels are for.
+
+    Attributes:
+        version: such as 2.13.
+        backends: the versions of each backend that has some.
+    """
+
+    version: MajorMinor
+    backends: Mapping[BackendKind, tuple[MajorMinor, ...]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
     """What is known of the world around kernels.
 
@@ -26,6 +39,7 @@ class Known:
         uncompiled: for each backend that this version cannot compile, what it would need.
         cuda_archs: default capabilities by the lowest CUDA toolkit, newest first.
         cuda_supported: all capabilities that it compiles for, likewise.
+        torch_releases: the releases that kernels are built for, newest first.
     """
 
     lowest_stable_abi: MajorMinor
@@ -35,6 +49,7 @@ class Known:
     uncompiled: Mapping[BackendKind, str]
     cuda_archs: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
     cuda_supported: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
+    torch_releases: tuple[TorchRelease, ...]
 
     def list_cuda_archs(self, toolkit: MajorMinor) -> tuple[str, ...]:
         """Return the capabilities that a CUDA toolkit compiles by default."""
@@ -63,6 +78,17 @@ def read_known() -> Known:
         cuda_supported=tuple(
             (parse_major_minor(each["since"]), tuple(each["archs"]))
             for each in data["cuda-supported"]
+        ),
+        torch_releases=tuple(
+            TorchRelease(
+                version=parse_major_minor(each["version"]),
+                backends={
+                    BackendKind(name): tuple(map(parse_major_minor, versions))
+                    for name, versions in each.items()
+                    if name != "version"
+                },
+            )
+            for each in data["torch-releases"]
         ),
         uncompiled={BackendKind(name): text for name, text in data["uncompiled"].items()},
     )

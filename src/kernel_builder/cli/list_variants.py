@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kernel_builder.cli.frame import json_option, project_argument, selection_options
 from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
 
+if TYPE_CHECKING:
+    from kernel_builder.matrix import Possible
+
 
 @click.command("list-variants")
 @project_argument
 @selection_options
 @toolkit_options
+@click.option(
+    "--matrix", is_flag=True, help="List every variant that DIR can have, and what each needs."
+)
 @json_option
-def list_variants(
+def list_variants(  # noqa: PLR0917  (click passes them by name)
     directory: Path,
     backends: tuple[str, ...],
     variants: tuple[str, ...],
     toolkits: ToolkitChoice,
+    matrix: bool,
     as_json: bool,
 ) -> None:
     """List the variants of DIR that can be built here; what cannot goes to stderr."""
-    from kernel_builder.cli.making import make_plan
+    from kernel_builder.cli.making import make_matrix, make_plan
 
+    if matrix:
+        _show(make_matrix(directory, toolkits=toolkits), backends, as_json=as_json)
+        return
     _, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
     names = [str(each.variant) for each in made.variants]
     if as_json:
@@ -36,3 +47,15 @@ def list_variants(
         click.echo(name)
     for each in made.skipped:
         click.echo(str(each), err=True)
+
+
+def _show(found: tuple[Possible, ...], backends: tuple[str, ...], *, as_json: bool) -> None:
+    """Write a line for each variant: its name, and what building it needs."""
+    from kernel_builder.cli.plan import format_columns
+
+    kept = [each for each in found if not backends or each.backend.value in backends]
+    if as_json:
+        click.echo(json.dumps({each.variant: list(each.needs) for each in kept}, indent=2))
+        return
+    rows = [("variant", "needs"), *((each.variant, "; ".join(each.needs) or "-") for each in kept)]
+    click.echo(format_columns(tuple(rows)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernel_builder.cli.toolkits import ToolkitChoice, apply_toolkits, read_archs
 from kernel_builder.config.check import check_backend
@@ -15,6 +17,9 @@ from kernel_builder.plan import Plan, Selection, plan
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
 from kernel_spec.backend import BackendKind
+
+if TYPE_CHECKING:
+    from kernel_builder.matrix import Possible
 
 
 def read_selection(
@@ -56,3 +61,20 @@ def make_plan(
     build = read_build(project)
     sources = read_sources(project, build)
     return build, plan(build, sources, host=detect_host(settings), selection=selection)
+
+
+def make_matrix(place: Path, *, toolkits: ToolkitChoice | None = None) -> tuple[Possible, ...]:
+    """Read a project and list every variant that it can have.
+
+    Raises:
+        ConfigError, ProjectError, SelectionError: as the functions that it calls.
+    """
+    from kernel_builder.matrix import list_possible
+    from kernel_builder.toolchain.cuda import list_pinned
+
+    settings = apply_toolkits(read_settings(), toolkits or ToolkitChoice())
+    project = find_project(place)
+    build = read_build(project)
+    sources = read_sources(project, build)
+    pinned = list_pinned(platform.machine())
+    return list_possible(build, sources, host=detect_host(settings), pinned=pinned)

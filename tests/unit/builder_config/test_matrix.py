@@ -1,0 +1,75 @@
+"""All variants that a project can have, and what each needs."""
+
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.config.read import read_build
+from kernel_builder.matrix import list_possible
+from kernel_builder.plan import Host
+from kernel_builder.sources import read_sources
+from kernel_spec.backend import BackendKind
+from kernel_spec.system import TorchBuild
+from kernel_spec.version import MajorMinor
+
+KITS = Path(__file__).parents[2] / "kits"
+HOST = Host(
+    cpu="x86_64",
+    os="linux",
+    torch=TorchBuild(version="2.13.0+cpu", release=MajorMinor(2, 13)),
+    missing={BackendKind.ROCM: "needs hipcc 7.1 or newer"},
+    toolkits={BackendKind.CUDA: MajorMinor(13, 0)},
+)
+PINNED = (MajorMinor(13, 0), MajorMinor(13, 2), MajorMinor(13, 3))
+
+
+def needs(kit: str, host: Host = HOST) -> dict[str, tuple[str, ...]]:
+    project = KITS / kit
+    build = read_build(project)
+    found = list_possible(build, read_sources(project, build), host=host, pinned=PINNED)
+    assert [each.variant for each in found] == sorted(each.variant for each in found)
+    return {each.variant: each.needs for each in found}
+
+
+def test_a_stable_project_has_one_variant_for_each_toolkit() -> None:
+    found = needs("add_device")
+    assert {name.removeprefix("torch-stable-abi210-") for name in found if "x86_64" in name} == {
+        "cpu-x86_64-linux",
+        "cu126-x86_64-linux",
+        "cu130-x86_64-linux",
+        "cu132-x86_64-linux",
+        "cu133-x86_64-linux",
+    }
+    assert found["torch-stable-abi210-cpu-x86_64-linux"] == ()
+    assert found["torch-stable-abi210-cu130-x86_64-linux"] == ()
+    assert found["torch-stable-abi210-cu132-x86_64-linux"] == ("--cuda 13.2",)
+    (old,) = found["torch-stable-abi210-cu126-x86_64-linux"]
+    assert "--cuda-home" in old
+    assert found["torch-stable-abi210-cpu-aarch64-linux"] == ("a machine with aarch64",)
+
+
+def test_the_full_interface_has_one_for_each_torch_that_exists() -> None:
+    found = needs("add_cuda_full")
+    assert found["torch213-cxx11-cu130-x86_64-linux"] == ()
+    (other,) = found["torch212-cxx11-cu130-x86_64-linux"]
+    assert other == "torch 2.12 in this environment, found 2.13.0+cpu"
+    # No torch is built with CUDA 13.3.
+    assert not [name for name in found if "cu133" in name]
+
+
+def test_a_project_without_machine_code_needs_nothing() -> None:
+    assert needs("scale_noarch") == {"torch-cpu": ()}
+
+
+def test_what_is_missing_is_said_in_the_words_of_the_plan() -> None:
+    found = needs("add_stable")
+    rocm = [name for name in found if "rocm" in name]
+    assert rocm
+    assert all(found[name] == ("hipcc 7.1 or newer",) for name in rocm)
+    without = Host(cpu="x86_64", os="linux", torch=None)
+    assert needs("add_stable", without)["torch-stable-abi210-cpu-x86_64-linux"] == ("torch",)
+
+
+@pytest.mark.parametrize("kit", ["two_cuda", "throw_full", "modern_cpp"])
+def test_every_kit_has_a_matrix(kit: str) -> None:
+    assert needs(kit)

@@ -104,6 +104,12 @@ def prepare_shell(
     project = request.project.resolve()
     build = read_build(project)
     variant = _read_variant(request.variant) if request.variant is not None else None
+    target = variant.backend if isinstance(variant, ArchVariant) else None
+    if target is not None:
+        # What cannot be is found out before a gigabyte is fetched.
+        _find_cuda(build, target.kind, target, settings)
+        if request.tests:
+            _choose(project, build, request.variant, target.kind, settings)
     installed = find_torch()
     torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
     pip_variables = {**settings.variables, **settings.pip_variables}
@@ -116,7 +122,6 @@ def prepare_shell(
     )
     # What one project installs in its shell is not there for another.
     venv = make_overlay(base, str(project), variables=settings.variables)
-    target = variant.backend if isinstance(variant, ArchVariant) else None
     backend = target.kind if target is not None else _backend_of(base)
     variables = compose_variables(
         session,

@@ -44,12 +44,12 @@ def find_manifest(target: Path) -> Manifest | None:
         return None
     except (OSError, ValueError) as err:
         raise ExportError(f"{place}: not readable: {err}; move it away, and try again") from err
+    if isinstance(data, dict) and data.get("format") not in (None, _FORMAT):
+        raise ExportError(
+            f"{place}: format {data['format']}, expected {_FORMAT}: a newer kernel-builder wrote "
+            "it; use that one"
+        )
     try:
-        if data["format"] != _FORMAT:
-            raise ExportError(
-                f"{place}: format {data['format']}, expected {_FORMAT}: a newer kernel-builder "
-                "wrote it; use that one"
-            )
         found = Manifest(
             module=str(data["module"]), files=dict(data["files"]), made=tuple(data["made"])
         )

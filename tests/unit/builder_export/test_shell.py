@@ -1,0 +1,196 @@
+"""Which torch a shell has, what its command sees, and environments that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_builder import shell, venvs
+from kernel_builder.errors import SelectionError, ToolchainUnavailableError
+from kernel_builder.settings import read_session, read_settings
+from kernel_builder.shell import (
+    LOADER_NEEDS,
+    ShellRequest,
+    choose_torch,
+    compose_variables,
+    prepare_shell,
+    run_shell,
+)
+from kernel_builder.venvs import Venv, make_overlay, make_venv
+from kernel_spec.system import TorchBuild
+from kernel_spec.variant import parse_variant
+from kernel_spec.version import MajorMinor
+
+FULL = parse_variant("torch213-cxx11-cpu-x86_64-linux")
+STABLE = parse_variant("torch-stable-abi210-cu130-x86_64-linux")
+NOARCH = parse_variant("torch-cuda")
+HERE = TorchBuild("2.13.0+cpu", MajorMinor(2, 13))
+
+
+@pytest.mark.parametrize(
+    ("variant", "stated", "installed", "chosen"),
+    [
+        (None, None, HERE, "torch==2.13.0"),
+        (None, None, None, "torch"),
+        (None, "2.12.1", HERE, "torch==2.12.1"),
+        (FULL, None, HERE, "torch==2.13.0"),
+        (FULL, None, TorchBuild("2.12.0", MajorMinor(2, 12)), "torch==2.13.*"),
+        (FULL, None, None, "torch==2.13.*"),
+        (STABLE, None, HERE, "torch==2.13.0"),
+        (STABLE, None, TorchBuild("2.9.0", MajorMinor(2, 9)), "torch>=2.10"),
+        (STABLE, None, replace(HERE, prerelease=True), "torch>=2.10"),
+        (STABLE, "2.11.0", HERE, "torch==2.11.0"),
+        (NOARCH, None, None, "torch"),
+    ],
+)
+def test_the_torch_fits(variant, stated, installed, chosen) -> None:
+    assert choose_torch(variant, stated, installed) == chosen
+
+
+@pytest.mark.parametrize(
+    ("variant", "stated"),
+    [(FULL, "2.12.0"), (STABLE, "2.9.1"), (None, "new"), (None, "2.13; x"), (None, "")],
+)
+def test_a_torch_that_does_not_fit_is_refused(variant, stated) -> None:
+    with pytest.raises(SelectionError, match="--torch"):
+        choose_torch(variant, stated, HERE)
+
+
+def test_the_environment_comes_first_and_another_python_does_not_come_at_all() -> None:
+    session = read_session(
+        {"PATH": "/bin", "PYTHONPATH": "/x", "VIRTUAL_ENV": "/y", "CONDA_PREFIX": "/z", "TERM": "t"}
+    )
+    found = compose_variables(session, venv=Venv(Path("/v")), cuda=Path("/cuda"), cxx="g++-13")
+    assert found == {
+        "PATH": "/v/bin:/cuda/bin:/bin",
+        "VIRTUAL_ENV": "/v",
+        "PYTHONNOUSERSITE": "1",
+        "CUDA_HOME": "/cuda",
+        "CXX": "g++-13",
+        "TERM": "t",
+    }
+
+
+def test_the_loader_gets_what_its_distribution_asks_for() -> None:
+    data = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert sorted(data["project"]["dependencies"]) == sorted(LOADER_NEEDS)
+
+
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch):
+    """Environments that hold a file in place of packages."""
+    made: list[list[str]] = []
+
+    def fill(target: Path, requirements, links, variables) -> None:
+        made.append(list(requirements))
+        site = Venv(target).site_packages
+        (site / "torch").mkdir(parents=True)
+        (site / "torch" / "version.py").write_text("__version__ = '2.13.0'\ncuda = None\n")
+
+    monkeypatch.setattr(venvs, "_fill", fill)
+    return made
+
+
+def test_an_environment_is_made_once_for_what_is_in_it(filled, tmp_path: Path) -> None:
+    first = make_venv(["torch"], store=tmp_path, variables={})
+    assert make_venv(["torch"], store=tmp_path, variables={}) == first
+    assert make_venv(["torch==1"], store=tmp_path, variables={}) != first
+    assert filled == [["torch"], ["torch==1"]]
+
+
+def test_one_that_was_killed_is_made_again(filled, tmp_path: Path) -> None:
+    first = make_venv(["torch"], store=tmp_path, variables={})
+    (first.root / "ready").unlink()
+    (first.root / "half").write_text("")
+    said: list[str] = []
+    make_venv(["torch"], store=tmp_path, variables={}, on_begin=said.append)
+    assert len(said) == 1
+    assert not (first.root / "half").exists()
+
+
+def test_pip_that_cannot_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    variables = {"PATH": os.environ["PATH"], "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    with pytest.raises(ToolchainUnavailableError) as caught:
+        make_venv(["no-such-thing-as-this"], store=tmp_path, variables=variables)
+    assert "No matching distribution found for no-such-thing-as-this" in str(caught.value)
+    assert "PIP_INDEX_URL" in str(caught.value)
+    assert not [path for path in tmp_path.iterdir() if path.suffix != ".lock"]
+
+
+def test_what_is_installed_on_top_stays_there(tmp_path: Path) -> None:
+    subprocess.run(["python3", "-m", "venv", "--without-pip", tmp_path / "base"], check=True)
+    base = Venv(tmp_path / "base")
+    (base.site_packages / "below.py").write_text("")
+    script = base.scripts / "tool"
+    script.write_text(f"#!{base.scripts}/python\nimport sys, below; print(sys.prefix)\n")
+    script.chmod(0o755)
+    one, two = (make_overlay(base, key, variables=dict(os.environ)) for key in ("one", "two"))
+    (one.site_packages / "above.py").write_text("")
+    said = subprocess.run([one.scripts / "tool"], check=True, capture_output=True, text=True)
+    assert said.stdout.strip() == str(one.root)
+    for venv, code in ((one, 0), (two, 1), (base, 1)):
+        command = [venv.scripts / "python", "-c", "import above, below"]
+        assert subprocess.run(command, check=False, capture_output=True).returncode == code
+    assert make_overlay(base, "one", variables={}) == one
+
+
+@pytest.fixture
+def prepared(filled, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Shells whose environments are empty, and in which nothing is built."""
+    monkeypatch.setattr(shell, "make_overlay", lambda base, *_, **__: base)
+    monkeypatch.setattr(shell, "_build", lambda *_: None)
+    settings = read_settings({"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path)})
+    session = {"PATH": "/bin", "LOCAL_KERNELS": "a/b=/c"}
+
+    def prepare(project: Path, **words):
+        request = ShellRequest(project=project, **words)
+        return prepare_shell(request, settings, session=session)
+
+    return prepare
+
+
+def test_a_development_shell_is_the_users(prepared, filled, project: Path) -> None:
+    found = prepared(project, extras=("numpy",))
+    assert found.command == ("/bin/sh",)
+    assert found.directory == project
+    assert found.variables["LOCAL_KERNELS"] == "a/b=/c"
+    assert "PYTHONPATH" not in found.variables
+    assert {"ninja>=1.11", "numpy", *LOADER_NEEDS} <= set(filled[0])
+
+
+def test_a_test_shell_finds_the_variant(prepared, copy_kit) -> None:
+    project = copy_kit("scale_noarch")
+    file = project / "build.toml"
+    if "repo-id" not in file.read_text():
+        file.write_text(file.read_text() + '\n[general.hub]\nrepo-id = "me/scale"\n')
+    found = prepared(project, tests=True, command=("pytest",))
+    variant = project / "build" / "torch-cpu"
+    assert found.variables["LOCAL_KERNELS"] == f"me/scale={variant}:a/b=/c"
+    link = Path(found.variables["PYTHONPATH"], "scale_noarch")
+    assert link.readlink() == variant
+    assert prepared(project, tests=True).variables["PYTHONPATH"] == str(link.parent)
+
+
+def test_a_variant_that_there_is_not_is_refused_at_once(prepared, filled, project: Path) -> None:
+    for name in (
+        "nonsense",
+        "torch-stable-abi210-cu118-x86_64-linux",
+        "torch212-cxx11-cpu-x86_64-linux",
+    ):
+        with pytest.raises((SelectionError, ToolchainUnavailableError)):
+            prepared(project, tests=True, variant=name)
+    assert filled == []
+
+
+def test_a_command_that_there_is_not_is_named(prepared, project: Path) -> None:
+    there = Path.cwd()
+    try:
+        with pytest.raises(SelectionError, match="no-such-program: cannot be started"):
+            run_shell(prepared(project, command=("no-such-program",)))
+    finally:
+        os.chdir(there)

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,9 +20,10 @@ from kernel_builder.errors import RebuildError
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import Selection
 from kernel_builder.rebuild import Verdict, format_verdicts, verify_rebuild
+from kernel_builder.remote import open_remote
 from kernel_builder.remote_directory import DirectoryRemote
 from kernel_builder.settings import Settings
-from kernel_builder.upload import upload
+from kernel_builder.upload import UploadOptions, upload
 from kernel_spec.backend import BackendKind
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import UsageError
@@ -61,7 +63,7 @@ def published(
     report = build_project(project, settings=settings, selection=selection)
     assert report.exit_code == 0, report.variants[0].error
     remote = DirectoryRemote(DirectoryHub(tmp_path_factory.mktemp("hub")))
-    upload(project, remote, settings=settings, repo_id=str(REPO))
+    upload(project, remote, settings=settings, options=UploadOptions(repo_id=str(REPO)))
     return project, remote
 
 
@@ -133,6 +135,16 @@ def _commit(remote: DirectoryRemote) -> str:
     return remote.read_refs(REPO)[0]["v1"]
 
 
+def test_a_kernel_on_an_http_hub(
+    published: tuple[Path, DirectoryRemote], settings: Settings, serve: Callable[..., Any]
+) -> None:
+    project, remote = published
+    hub = serve(remote.hub.root)
+    far = open_remote(hub.url, token_hub="https://hub.example.org")
+    verdict = only(verify_rebuild(REPO, far, settings=settings, project=project))
+    assert verdict.is_same, format_verdicts((verdict,))
+
+
 def test_bytes_that_were_changed_where_they_lie(
     published: tuple[Path, DirectoryRemote], hub: DirectoryRemote, settings: Settings
 ) -> None:
@@ -157,7 +169,7 @@ def test_other_bytes_that_were_published_properly(
     metadata = json.loads(place.read_text())
     metadata["digest"]["files"][library.name] = b64encode(hashlib.sha256(changed).digest()).decode()
     place.write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
-    upload(project, hub, settings=settings, repo_id=str(REPO))
+    upload(project, hub, settings=settings, options=UploadOptions(repo_id=str(REPO), replace=True))
     arguments = [
         "--verify", f"{REPO}@v1", "--hub", hub.url, "--project", str(published[0]),
     ]  # fmt: skip

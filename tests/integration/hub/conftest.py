@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-from kernel_spec.directory import DirectoryHub, file_path, publish, read_listing, read_refs
+from kernel_spec.directory import DirectoryHub, publish
 from kernel_spec.names import RepoId
-from kernel_spec.staging import is_intact
 
 CARD = b"# Toy\n\nA kernel of one line.\n"
 LIBRARY = bytes(range(256)) * 8
@@ -77,50 +74,3 @@ def served(serve, toys):
 @pytest.fixture
 def toy_version_files():
     return toy_files
-
-
-@pytest.fixture
-def writable(serve, tmp_path):
-    """An empty hub that the holder of ``.token`` writes to as ``acme``; ``.environ`` has the token."""
-    root, tokens, home = tmp_path / "root", tmp_path / "tokens.toml", tmp_path / "home"
-    root.mkdir()
-    home.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "kernel_hub",
-        "add-token",
-        str(tokens),
-        "ci",
-        "--owner",
-        "acme",
-    ]
-    token = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    options = ["--tokens", str(tokens)]
-
-    def start():
-        return serve(root, trusted=["acme"], options=options)
-
-    return SimpleNamespace(
-        root=root,
-        tokens=tokens,
-        home=home,
-        token=token,
-        start=start,
-        hub=start(),
-        environ={"HF_TOKEN": token, "HF_HUB_DISABLE_XET": "1"},
-        whole=lambda repo="acme/toy": read_whole(root, repo),
-        waiting=lambda: sorted(path.name for path in root.glob("acme/toy/.uploads/*")),
-    )
-
-
-def read_whole(root, name):
-    """Return the files of each branch; every byte is checked against the commit's listing."""
-    hub, repo = DirectoryHub(root), RepoId(*name.split("/"))
-    branches = {}
-    for ref in read_refs(hub, repo).branches:
-        files = read_listing(hub, repo, ref.commit).files
-        places = {file.path: file_path(hub, repo, ref.commit, file.path) for file in files}
-        assert all(is_intact(places[file.path], file) for file in files)
-        branches[ref.name] = {path: place.read_bytes() for path, place in places.items()}
-    return branches

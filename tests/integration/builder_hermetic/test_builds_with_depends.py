@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from kernel_builder.locking import lock_project, update_lock
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import Selection
 from kernel_builder.report import Outcome, Report
-from kernel_builder.settings import Settings, read_settings
+from kernel_builder.settings import SandboxMode, Settings, read_settings
 from kernel_builder.toolchain.cuda import get_cuda
 from kernel_spec.backend import BackendKind
 
@@ -168,6 +169,24 @@ def test_a_kernel_that_includes_cutlass(
             "version": "3.8.0.0",
         }
     }
+    # In another place, without a sandbox and with nothing kept: the same bytes.
+    cache = project.parent / "another-cache"
+    cache.mkdir()
+    for name in ("toolchains", "sources"):
+        (cache / name).symlink_to(shared.cache / name)
+    other = Path(shutil.copytree(project, project.parent / "a" / "b", ignore=_without_build))
+    plain = replace(shared, cache=cache, sandbox=SandboxMode.OFF)
+    again = build(other, plain, CUDA)
+    assert again.variants[0].compiled == 3, again.variants[0].error
+    assert _files(other) == _files(project)
+
+
+def _without_build(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "build"]
+
+
+def _files(project: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in project.glob("build/*/*")}
 
 
 def _shared_cache() -> Path:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from kernel_spec.wire import TreeFile
 
+# Over HTTP a new branch is made under a name that begins so, until it is whole.
+SCRATCH = "uploading-"
+
 _VARIANT = re.compile(r"build/([^/]+)/.+")
 _BENCHMARK = re.compile(r"benchmarks/benchmark[^/]*\.py")
 

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
+from kernel_builder.commit_plan import (
+    SCRATCH,
+    CommitOptions,
+    CommitPlan,
+    RemoteBranch,
+    Written,
+)
 from kernel_builder.errors import UploadError
 from kernel_spec.errors import ConflictError, KernelError
 from kernel_spec.names import RepoId
@@ -118,7 +124,7 @@ class HttpRemote:
                 if plan.branch.name != DEFAULT_BRANCH:
                     raise ConflictError(_somebody(repo, self.url))
                 return self._commit(repo, plan, DEFAULT_BRANCH, start, options.message).oid
-        scratch = f"uploading-{plan.branch.name}-{secrets.token_hex(4)}"
+        scratch = f"{SCRATCH}{plan.branch.name}-{secrets.token_hex(4)}"
         api.create_branch(name, branch=scratch, revision=start, repo_type=_KIND)
         try:
             commit = self._commit(repo, plan, scratch, start, options.message).oid

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_builder.commit_plan import (
+    SCRATCH,
     CommitPlan,
     LocalFile,
     RemoteBranch,
@@ -129,6 +130,11 @@ def make_plan(
         ConflictError: variants are published with other bytes, or the tag stands elsewhere.
     """
     notes = [] if cards.now else ["there is no CARD.md, so the kernel has no page"]
+    notes += [
+        f"the branch {name} is of an upload that is under way, or was cut off: nobody needs it then"
+        for name in published.branches
+        if name.startswith(SCRATCH)
+    ]
     card = cards.now
     if card and not target.replace and not _is_ours(published.branch, cards):
         notes.append(

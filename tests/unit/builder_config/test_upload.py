@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.card import read_interface, render_card
-from kernel_builder.commit_plan import RemoteBranch
+from kernel_builder.commit_plan import RemoteBranch, plan_commit, read_local_file
 from kernel_builder.config.read import read_build
-from kernel_builder.errors import UploadError
+from kernel_builder.errors import ProjectError, UploadError
 from kernel_builder.package import write_variant
 from kernel_builder.plan import Host, plan
 from kernel_builder.remote import choose_hub, open_remote
@@ -20,11 +20,12 @@ from kernel_builder.remote_directory import DirectoryRemote, open_directory_remo
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.upload import Uploaded, UploadOptions, upload
-from kernel_builder.upload_plan import format_upload
+from kernel_builder.upload_plan import describe_plan, format_upload
 from kernel_spec import directory
 from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.metadata import Provenance
 from kernel_spec.names import parse_repo_id
+from kernel_spec.wire import TreeFile
 
 REPO = parse_repo_id("me/my-op")
 SETTINGS = read_settings({**os.environ, "XDG_CACHE_HOME": "/nonexistent"})
@@ -245,6 +246,137 @@ def test_a_branch_of_ones_own(project, remote) -> None:
     (project / "build.toml").write_text(TOML.replace('"me/my-op"', '"me/my-op"\nbranch = "next"'))
     publish(project, remote)
     assert set(remote.read_refs(REPO)[0]) == {"main", "next"}
+
+
+def test_a_variant_of_other_bytes_is_refused_until_it_is_to_be_replaced(project, remote) -> None:
+    publish(project, remote)
+    before = paths(remote), remote.read_refs(REPO)
+    (project / "torch-ext/my_op/layers.py").write_text("class Bigger: ...\n")
+    build_variants(project)
+    with pytest.raises(
+        ConflictError, match=r"torch-cpu, torch-cuda\. .*raise the version .*--replace"
+    ):
+        publish(project, remote)
+    assert (paths(remote), remote.read_refs(REPO)) == before
+    done = publish(project, remote, replace=True)
+    layers = directory.file_path(remote.hub, REPO, done.commit, "build/torch-cpu/layers.py")
+    assert layers.read_text() == "class Bigger: ...\n"
+
+
+def test_benchmarks_with_other_bytes_stay_until_they_are_to_be_replaced(project, remote) -> None:
+    publish(project, remote)
+    (project / "benchmarks/benchmark.py").write_text("# other\n")
+    done = publish(project, remote)
+    assert (done.status, done.plan.branch.withheld) == ("no_changes", ("benchmarks/benchmark.py",))
+    assert "benchmark.py is published with other bytes; it stays" in format_upload(done.plan)
+    assert publish(project, remote, replace=True).changed
+    (project / "benchmarks/benchmark.py").unlink()
+    assert not publish(project, remote).changed
+    assert publish(project, remote, prune=True).plan.branch.delete == ("benchmarks/benchmark.py",)
+
+
+def test_an_edited_card_stays_until_it_is_to_be_replaced(project, remote) -> None:
+    first = publish(project, remote)
+    (project / "CARD.md").write_text("new text\n")
+    done = publish(project, remote)
+    assert done.status == "no_changes"
+    assert "README.md of v1 did not come from this CARD.md; it stays" in format_upload(done.plan)
+    assert remote.read_refs(REPO)[0]["v1"] == first.commit
+    again = publish(project, remote, replace=True)
+    for branch in ("v1", "main"):
+        commit = remote.read_refs(REPO)[0][branch]
+        place = directory.file_path(remote.hub, REPO, commit, "README.md")
+        assert place.read_text() == "new text\n"
+    assert again.changed
+
+
+def test_the_card_names_the_variants_of_all_machines(project, remote) -> None:
+    (project / "CARD.md").write_text("{{ variants | join(' ') }}\n")
+    (project / "build.toml").write_text(TOML.replace('"cpu", "cuda"', '"cpu"'))
+    build_variants(project)
+    publish(project, remote)
+    (project / "build.toml").write_text(TOML.replace('"cpu", "cuda"', '"cuda"'))
+    build_variants(project)
+    done = publish(project, remote)
+    place = directory.file_path(remote.hub, REPO, done.commit, "README.md")
+    assert place.read_text() == "torch-cpu torch-cuda\n"
+    pruned = publish(project, remote, prune=True)
+    place = directory.file_path(remote.hub, REPO, pruned.commit, "README.md")
+    assert place.read_text() == "torch-cuda\n"
+
+
+class CardlessRemote(DirectoryRemote):
+    """A hub where ``main`` cannot be written."""
+
+    def write_commit(self, repo, plan, options):
+        if plan.branch.name == "main":
+            raise UploadError("the disk is full")
+        return super().write_commit(repo, plan, options)
+
+
+def test_a_card_that_cannot_be_written_is_told_and_comes_with_the_next(project, remote) -> None:
+    with pytest.raises(
+        UploadError,
+        match=r"my-op v1 is at [0-9a-f]{40}\. Its card on main is not: the disk is full",
+    ):
+        publish(project, CardlessRemote(remote.hub))
+    assert set(remote.read_refs(REPO)[0]) == {"v1"}
+    done = publish(project, remote)
+    assert (done.status, done.plan.branch.is_empty) == ("uploaded", True)
+    assert paths(remote, "main") == ["README.md"]
+
+
+def test_leftovers_of_cut_uploads_are_named(project, remote) -> None:
+    publish(project, remote, branch="uploading-v1-00ff")
+    assert "uploading-v1-00ff is of an upload that is under way" in format_upload(
+        publish(project, remote).plan
+    )
+
+
+def test_variants_without_a_project_are_published_as_they_are(project, remote, tmp_path) -> None:
+    shutil.copytree(project / "build", tmp_path / "loose/build")
+    with pytest.raises(UsageError, match=r"no build\.toml.*--repo-id"):
+        publish(tmp_path / "loose", remote)
+    done = publish(tmp_path / "loose", remote, repo_id=str(REPO))
+    assert "there is no CARD.md" in format_upload(done.plan)
+    assert {path.split("/")[0] for path in paths(remote)} == {"build"}
+    (tmp_path / "loose/CARD.md").write_text("as it is {{ here }}\n")
+    publish(tmp_path / "loose", remote, repo_id=str(REPO))
+    assert paths(remote, "main") == ["README.md"]
+    with pytest.raises(ProjectError, match="neither a project"):
+        publish(tmp_path / "project/torch-ext", remote, repo_id=str(REPO))
+
+
+def test_variants_of_two_versions_are_not_published_together(project, remote, tmp_path) -> None:
+    shutil.copytree(project / "build/torch-cpu", tmp_path / "loose/build/torch-cpu")
+    (project / "build.toml").write_text(TOML.replace("version = 1", "version = 2"))
+    build_variants(project)
+    shutil.copytree(project / "build/torch-cuda", tmp_path / "loose/build/torch-cuda")
+    with pytest.raises(UploadError, match="my-op version 1, my-op version 2"):
+        publish(tmp_path / "loose", remote, repo_id=str(REPO))
+
+
+def test_a_new_branch_keeps_of_main_what_is_no_kernel(tmp_path) -> None:
+    """Over HTTP a branch begins with the files of main, which on older hubs held a kernel too."""
+    (tmp_path / "f").write_text("x")
+    held = tuple(
+        TreeFile(path=path, size=1, oid="0" * 40)
+        for path in ("build/old/x.so", "benchmarks/benchmark_old.py", ".gitattributes", "README.md")
+    )
+    fork = RemoteBranch(name="v1", commit=None, files=held, start="1" * 40)
+    made = plan_commit(fork, [read_local_file("build/new/x.py", tmp_path / "f")])
+    assert made.delete == ("benchmarks/benchmark_old.py", "build/old/x.so")
+    assert made.keep == (".gitattributes", "README.md")
+    assert (made.stale, made.differing) == ((), ())
+
+
+def test_a_plan_is_told_to_programs(project, remote) -> None:
+    told = describe_plan(publish(project, remote, tag="v1.0.0").plan)
+    assert (told["repo_id"], told["branch"], told["tags"]) == ("me/my-op", "v1", ["v1.0.0"])
+    branch, main = told["commits"]
+    assert (branch["branch"], branch["parent"], main["branch"]) == ("v1", None, "main")
+    assert {file["path"] for file in branch["add"]} == set(paths(remote))
+    assert all(file["size"] >= 0 for file in branch["add"])
 
 
 class FarRemote(DirectoryRemote):

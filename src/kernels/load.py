@@ -20,6 +20,7 @@ from kernel_spec.metadata import Metadata
 from kernel_spec.names import parse_repo_id
 from kernels import answers
 from kernels import settings as settings_module
+from kernels.boundary import public
 from kernels.errors import (
     ClientTooOldError,
     DeviceError,
@@ -63,6 +64,7 @@ class _Remembered(NamedTuple):
 _remembered: dict[object, _Remembered] = {}
 
 
+@public
 def get_kernel(
     repo_id: str,
     revision: str | None = None,
@@ -167,6 +169,7 @@ def load_with_trace(
     return _load(found, request, trust_remote_code, clock, key=_key)
 
 
+@public
 def get_local_kernel(
     path: str | PathLike[str],
     package_name: str | None = None,
@@ -205,6 +208,7 @@ def get_local_kernel(
     return _load(found, request, trust_remote_code, Clock()).module
 
 
+@public
 def has_kernel(
     repo_id: str,
     revision: str | None = None,
@@ -249,6 +253,7 @@ def has_kernel(
     return True
 
 
+@public
 def install_kernel(
     repo_id: str,
     revision: str | None = None,
@@ -281,6 +286,7 @@ def install_kernel(
     return _install(nodes, request, trust_remote_code, Clock())[-1].path
 
 
+@public
 def get_kernel_variants(
     repo_id: str,
     revision: str | None = None,

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kernel_spec.errors import UsageError
+from kernels.boundary import public
 from kernels.load import load_found, parse_backend, parse_ref
 from kernels.request import Request
 from kernels.settings import Settings, read_settings
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 LockPath = str | PathLike[str] | None
 
 
+@public
 def get_locked_kernel(
     repo_id: str,
     lockfile: LockPath = None,
@@ -58,6 +60,7 @@ def get_locked_kernel(
     return load_found(ref, request, trust_remote_code)
 
 
+@public
 def load_kernel(
     repo_id: str, lockfile: LockPath = None, *, backend: str | None = None
 ) -> ModuleType:

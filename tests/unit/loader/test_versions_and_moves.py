@@ -201,3 +201,20 @@ def test_an_error_of_the_hub_is_one_error(web, publisher):
     for found in (error.value, missing.value):
         assert found.__cause__ is None
         assert found.__suppress_context__ or found.__context__ is None
+
+
+def test_a_traceback_ends_where_the_package_was_called(publisher):
+    import traceback
+
+    publisher.publish("acme/toy")
+    calls = (
+        lambda: kernels.get_kernel("acme/none"),
+        lambda: kernels.install_kernel("acme/toy", version=9),
+        lambda: kernels.load_kernel("acme/toy", "nowhere.lock"),
+        lambda: kernels.get_local_kernel("/nowhere"),
+    )
+    for call in calls:
+        with pytest.raises((LookupError, FileNotFoundError)) as error:
+            call()
+        whole = traceback.format_exception(error.value)
+        assert len("".join(whole).splitlines()) < 16, whole

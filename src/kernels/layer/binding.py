@@ -148,17 +148,26 @@ def _as_called(kernel: Forward, original: Forward) -> Forward:
 
 
 def _guard(kernel: Forward, original: Forward, layer: LoadedLayer) -> Forward:
+    """Call the original where the kernel lacks what the call needs; every call pays for asking."""
     import torch
 
     is_compiling = torch.compiler.is_compiling
     is_grad_enabled = torch.is_grad_enabled
+    tensor = torch.Tensor
     can_compile, has_backward, name = layer.can_torch_compile, layer.has_backward, str(layer)
+
+    def is_recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        for values in (args, kwargs.values(), module._parameters.values()):
+            for value in values:
+                if isinstance(value, tensor) and value.requires_grad:
+                    return True
+        return False
 
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not can_compile and is_compiling():
             return original(self, *args, **kwargs)
-        if not has_backward and is_grad_enabled() and _requires_grad(self, args, kwargs):
+        if not has_backward and is_grad_enabled() and is_recorded(self, args, kwargs):
             if not is_compiling():
                 _tell(name)
             return original(self, *args, **kwargs)
@@ -166,15 +175,6 @@ def _guard(kernel: Forward, original: Forward, layer: LoadedLayer) -> Forward:
 
     forward.__name__ = "forward"
     return forward
-
-
-def _requires_grad(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    import torch
-
-    for value in (*args, *kwargs.values(), *module._parameters.values()):
-        if isinstance(value, torch.Tensor) and value.requires_grad:
-            return True
-    return False
 
 
 def _tell(name: str) -> None:

@@ -60,6 +60,8 @@ class Selection:
         import torch
 
         is_compiling = torch.compiler.is_compiling
+        is_grad_enabled = torch.is_grad_enabled
+        tensor = torch.Tensor
         choices = self._choices
 
         @functools.wraps(original)
@@ -68,10 +70,20 @@ class Selection:
                 if self.compiled_choice:
                     return kernel(module, *args, **kwargs)
                 return original(module, *args, **kwargs)
-            key = _call_key(args, kwargs)
-            is_kernel = choices.get(key)
+            # This part of every call is written for speed.
+            key: list[Any] = [is_grad_enabled()]
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                if isinstance(value, tensor):
+                    key += (value.shape, value.dtype, value.get_device(), value.is_contiguous())
+                elif isinstance(value, list | tuple):
+                    key.append(_shape_class((value,), {}))
+                else:
+                    key.append(type(value))
+            call_key = tuple(key)
+            is_kernel = choices.get(call_key)
             if is_kernel is None:
-                is_kernel = self._decide(key, _Call(kernel, original, module, args, kwargs))
+                call = _Call(kernel, original, module, args, kwargs)
+                is_kernel = self._decide(call_key, call)
             if is_kernel:
                 return kernel(module, *args, **kwargs)
             return original(module, *args, **kwargs)
@@ -178,18 +190,6 @@ def _undisturbed(call: _Call) -> Iterator[None]:
     with torch.no_grad():
         for name, value in kept.items():
             buffers[name].copy_(value)
-
-
-def _call_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    import torch
-
-    key: list[Any] = [torch.is_grad_enabled()]
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor):
-            key += (value.shape, value.dtype, value.device, value.is_contiguous())
-        else:
-            key.append(type(value))
-    return tuple(key)
 
 
 def _shape_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

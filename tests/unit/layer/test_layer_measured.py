@@ -238,6 +238,31 @@ def test_what_cannot_be_timed_runs_the_original_undecided(kernelized):
     assert model[0].calls == 2
 
 
+def test_tensors_in_a_list_have_shapes_too(write_kernel):
+    source = (
+        "import time, torch\nfrom torch import nn\n\nclass Sum(nn.Module):\n"
+        "    def forward(self, xs):\n"
+        "        time.sleep(0.002 if xs[0].shape[0] > 8 else 0)\n        return sum(xs)\n"
+    )
+    kernel = LocalLayerRepository(write_kernel(source, name="sums"), layer_name="Sum")
+
+    @use_kernel_forward_from_hub("Sum")
+    class Sum(nn.Module):
+        def forward(self, xs):
+            time.sleep(0.001)
+            return sum(xs)
+
+    model = Sum()
+    with use_kernel_mapping({"Sum": {"cpu": kernel}}):
+        kernelize(model, mode=Mode.INFERENCE, device="cpu", select="measured")
+    with torch.no_grad():
+        for rows in (4, 16, 4):
+            x = torch.randn(rows, 2)
+            torch.testing.assert_close(model([x, x]), 2 * x)
+    found = {each.shape: each.runs for each in report(model).layers[0].shapes}
+    assert found == {"float32 4x2, float32 4x2": "kernel", "float32 16x2, float32 16x2": "original"}
+
+
 def test_threads_measure_once(kernelized):
     model = kernelized()
     x = torch.randn(16, 4)

@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test integration lint format bench docs clean
+.PHONY: help setup demo test integration lint format bench gpu-build gpu docs clean
 
 help:
 	@echo "make demo         build two kernels, publish them, load them with one line, show the result"
@@ -16,6 +16,8 @@ help:
 	@echo "make integration  everything that needs compilers, servers and other packages"
 	@echo "make lint         ruff, mypy strict, import-linter"
 	@echo "make bench        the figures of docs/results, measured here"
+	@echo "make gpu-build    every kernel's CUDA variants, on a machine without a GPU"
+	@echo "make gpu          test and time them on the GPU that is here; K='name name' for some"
 	@echo "make docs         regenerate the generated pages"
 
 setup: $(STAMP)
@@ -48,6 +50,15 @@ format: setup
 
 bench: setup
 	@$(BIN)/python tools/bench_main_job.py
+
+# Needs no GPU: nvcc comes from wheels.
+gpu-build: setup
+	@for kernel in $(if $(K),$(addprefix kernels-community/,$(K)),$(wildcard kernels-community/*)); do \
+	  $(BIN)/kernel-builder build "$$kernel" --backend cuda || exit; done
+
+# Needs only a python3 with torch and pytest, no set-up: what it uses of this checkout is pure Python.
+gpu:
+	@$(PYTHON) tools/gpu.py $(K)
 
 docs: setup
 	@$(BIN)/python tools/generate_reference.py

@@ -1,28 +1,28 @@
-"""Time every function against eager torch, on one thread and on all, beside its error.
+"""What ``kernels benchmark`` times: every function against eager torch and torch.compile.
 
-    python benchmarks/benchmark.py [--elements 8388608] [--rounds 31]
-
-Kernel and torch take turns, and each figure is the median, so that a busy machine
-burdens both. torch allocates its result in every call, as models do; the kernel
-writes into one tensor. The error is the largest difference from the reference in
-float64, relative to 1 + |reference|.
+The shapes are those of models: one token's worth up to a long batch. torch allocates its result in
+every call, as models do; the kernel writes into one tensor.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
 
-REPO_ID = "kernels-community/activation"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-ROW = 4096
+from kernels.bench import Case
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+# |found - exact| / (1 + |exact|): half the rounding of the dtype, and 10^-6 for float32.
+TOLERANCES = {torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
+GPU_UNARY = [(16384, 8192), (4096, 4096), (1024, 4096), (256, 4096), (4, 4)]
+GPU_GATED = [(16384, 16384), (4096, 22016), (256, 8192), (1, 22016)]
+CPU_UNARY = [(1024, 4096), (16, 4096)]
+CPU_GATED = [(512, 8192), (8, 8192)]
 
 
 def halves(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -30,7 +30,7 @@ def halves(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 # What one would write without the kernel.
-EAGER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+EAGER: dict[str, Function] = {
     "gelu": F.gelu,
     "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_quick": lambda x: x * torch.sigmoid(1.702 * x),
@@ -43,58 +43,106 @@ EAGER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def median_ms(calls: list[Callable[[], object]], rounds: int) -> list[float]:
-    """Time the calls in turns; the median of each, in milliseconds."""
-    times: list[list[float]] = [[] for _ in calls]
-    for round_number in range(-3, rounds):
-        for call, samples in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            if round_number >= 0:
-                samples.append((time.perf_counter() - start) * 1e3)
-    return [statistics.median(samples) for samples in times]
+def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
+    on_gpu = device.type != "cpu"
+    for op in EAGER:
+        gated = "_and_" in op
+        shapes = (
+            (GPU_GATED if gated else GPU_UNARY) if on_gpu else CPU_GATED if gated else CPU_UNARY
+        )
+        for shape in shapes:
+            for dtype in TOLERANCES:
+                # Other dtypes tell nothing new about the small and the middle ones.
+                if on_gpu and dtype != torch.float16 and shape != shapes[0]:
+                    continue
+                yield forward(kernel, op, shape=shape, dtype=dtype, device=device)
+    for op in ("gelu", "gelu_fast", "silu", "silu_and_mul"):
+        shape = (4096, 4096) if on_gpu else (256, 4096)
+        yield backward(kernel, op, shape=shape, dtype=torch.float16, device=device)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--elements", type=int, default=1 << 23, help="of the result")
-    parser.add_argument("--rounds", type=int, default=31)
-    options = parser.parse_args()
+def forward(
+    kernel: ModuleType,
+    op: str,
+    *,
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Case:
+    torch.manual_seed(0)
+    eager = EAGER[op]
+    x = torch.randn(shape, device=device, dtype=torch.float32).to(dtype)
+    width = shape[1] // 2 if "_and_" in op else shape[1]
+    out = x.new_empty(shape[0], width)
+    function, reference = getattr(kernel, op), getattr(kernel.reference, op)
+    target = torch.empty_like(out)
 
-    project = Path(__file__).resolve().parents[1]
-    os.environ.setdefault("LOCAL_KERNELS", f"{REPO_ID}={project}")
-    from kernels import get_kernel
+    def copy() -> torch.Tensor:
+        """As many bytes out as the kernel writes; for the gated ones two thirds of what they move."""
+        return target.copy_(out)
 
-    activation = get_kernel(REPO_ID)
-    rows = max(1, options.elements // ROW)
-    all_threads = torch.get_num_threads()
-    print(
-        f"{REPO_ID} ({activation.ops._cpu_isa()}), torch {torch.__version__}, result {rows}x{ROW}"
+    def ours() -> torch.Tensor:
+        function(out, x)
+        return out
+
+    return Case(
+        op=op,
+        shape=shape,
+        dtype=spell(dtype),
+        ours=ours,
+        expected=lambda: reference(x.double()),
+        tolerance=TOLERANCES[dtype],
+        peers={"eager": partial(eager, x), **compiled(eager, x)},
+        references={"copy": copy} if x.numel() >= 1 << 26 else {},
+        moved_bytes=(x.numel() + out.numel()) * x.element_size(),
+        out=out,
     )
-    print("| function | dtype | threads | kernel ms | torch ms | torch / kernel | error |")
-    print("|---|---|--:|--:|--:|--:|--:|")
-    for name, eager in EAGER.items():
-        for dtype_name, dtype in DTYPES.items():
-            torch.manual_seed(0)
-            x = torch.randn(rows, ROW if "_and_" not in name else 2 * ROW).to(dtype)
-            out = torch.empty(rows, ROW, dtype=dtype)
-            function = getattr(activation, name)
-
-            function(out[:64], x[:64])
-            expected = getattr(activation.reference, name)(x[:64].double())
-            error = ((out[:64].double() - expected).abs() / (1 + expected.abs())).max().item()
-
-            for threads in sorted({1, all_threads}):
-                torch.set_num_threads(threads)
-                kernel_ms, eager_ms = median_ms(
-                    [lambda: function(out, x), lambda: eager(x)],  # noqa: B023
-                    options.rounds,
-                )
-                print(
-                    f"| {name} | {dtype_name} | {threads} | {kernel_ms:.3f} | {eager_ms:.3f} "
-                    f"| {eager_ms / kernel_ms:.2f} | {error:.1e} |"
-                )
 
 
-if __name__ == "__main__":
-    main()
+def backward(
+    kernel: ModuleType,
+    op: str,
+    *,
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Case:
+    """Forward and backward together, through the layer, as training does."""
+    torch.manual_seed(0)
+    eager = EAGER[op]
+    x = torch.randn(shape, device=device).to(dtype).requires_grad_()
+    layers = {"gelu": "Gelu", "gelu_fast": "FastGELU", "silu": "Silu", "silu_and_mul": "SiluAndMul"}
+    layer = getattr(kernel.layers, layers[op])()
+    width = shape[1] // 2 if "_and_" in op else shape[1]
+    dy = torch.randn(shape[0], width, device=device).to(dtype)
+    reference = getattr(kernel.reference, op)
+
+    def train(function: Function, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(function(x), x, dy)[0]
+
+    wide = x.detach().double().requires_grad_()
+    compiled_calls = {
+        name: partial(train, call.func, x, dy) for name, call in compiled(eager, x).items()
+    }
+    return Case(
+        op=f"{op}+backward",
+        shape=shape,
+        dtype=spell(dtype),
+        ours=partial(train, layer, x, dy),
+        expected=lambda: train(reference, wide, dy.double()),
+        tolerance=TOLERANCES[dtype],
+        peers={"eager": partial(train, eager, x, dy), **compiled_calls},
+        moved_bytes=2 * (x.numel() + dy.numel()) * x.element_size() + x.numel() * x.element_size(),
+    )
+
+
+def compiled(eager: Function, x: torch.Tensor) -> dict[str, partial]:
+    """torch.compile, where it has a compiler of its own: on a CPU it would compile for minutes."""
+    if x.device.type == "cpu":
+        return {}
+    torch._dynamo.config.recompile_limit = 256
+    return {"compile": partial(torch.compile(eager, dynamic=False), x)}
+
+
+def spell(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

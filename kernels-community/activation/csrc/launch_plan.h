@@ -7,6 +7,7 @@
 
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/util/Exception.h>
 
 namespace activation {
 
@@ -81,18 +82,26 @@ inline std::optional<int64_t> find_row_stride(const Tensor& tensor) {
 // The Python wrapper explains such mistakes better; this keeps a direct caller of the op from
 // reading or writing foreign memory.
 inline void check_arguments(const Tensor& out, const Tensor& input, Form form) {
-  STD_TORCH_CHECK(out.scalar_type() == input.scalar_type(), "out and input differ in dtype");
+  const ScalarType dtype = input.scalar_type();
+  STD_TORCH_CHECK(
+      dtype == ScalarType::Float || dtype == ScalarType::BFloat16 || dtype == ScalarType::Half,
+      "dtype must be float32, bfloat16 or float16, not ", torch::headeronly::toString(dtype));
+  STD_TORCH_CHECK(out.scalar_type() == dtype, "out and input differ in dtype");
   STD_TORCH_CHECK(out.device() == input.device(), "out and input are on different devices");
-  STD_TORCH_CHECK(out.dim() == input.dim(), "out and input differ in their number of dimensions");
-  const int64_t last = out.dim() - 1;
-  STD_TORCH_CHECK(form == Form::kUnary || last >= 0, "input has no last dimension to split");
-  for (int64_t i = 0; i <= last; ++i) {
-    const int64_t factor = form == Form::kGated && i == last ? 2 : 1;
+  const auto out_sizes = out.sizes();
+  const auto in_sizes = input.sizes();
+  const auto out_strides = out.strides();
+  STD_TORCH_CHECK(
+      out_sizes.size() == in_sizes.size(), "out and input differ in their number of dimensions");
+  STD_TORCH_CHECK(
+      form == Form::kUnary || !in_sizes.empty(), "input has no last dimension to split");
+  for (size_t i = 0; i < out_sizes.size(); ++i) {
+    const int64_t factor = form == Form::kGated && i + 1 == out_sizes.size() ? 2 : 1;
     STD_TORCH_CHECK(
-        input.size(i) == factor * out.size(i), "dimension ", i, ": out has ", out.size(i),
-        ", so input must have ", factor * out.size(i), ", and has ", input.size(i));
+        in_sizes[i] == factor * out_sizes[i], "dimension ", i, ": out has ", out_sizes[i],
+        ", so input must have ", factor * out_sizes[i], ", and has ", in_sizes[i]);
     STD_TORCH_CHECK(
-        out.size(i) <= 1 || out.stride(i) != 0, "dimension ", i,
+        out_sizes[i] <= 1 || out_strides[i] != 0, "dimension ", i,
         ": out is expanded, its elements share memory; pass a tensor of its own, such as ",
         "out.contiguous()");
   }
@@ -103,7 +112,9 @@ inline void check_arguments(const Tensor& out, const Tensor& input, Form form) {
 inline LaunchPlan plan_launch(const Tensor& out, const Tensor& input, Form form) {
   check_arguments(out, input, form);
   const int64_t total = out.numel();
-  if (form == Form::kUnary && have_equal_strides(out, input) && is_dense(out)) {
+  const bool contiguous = out.is_contiguous() && input.is_contiguous();
+  if (form == Form::kUnary &&
+      (contiguous || (have_equal_strides(out, input) && is_dense(out)))) {
     return {out, input, 1, total, total, total, false};
   }
   const int64_t cols = out.dim() == 0 ? 1 : out.size(out.dim() - 1);

@@ -16,6 +16,9 @@ NARROW = [torch.bfloat16, torch.float16]
 
 # What the card promises for float32.
 RTOL, ATOL = 1e-6, 1e-9
+# How many of the 65536 values of a 16-bit dtype may round to the neighbour of the nearest. Only
+# those can whose exact value is next to the middle between two; the GPU's relative error is larger.
+NEIGHBOURS = {"cpu": 8, "cuda": 64}
 
 
 def all_values(dtype: torch.dtype) -> torch.Tensor:
@@ -55,7 +58,7 @@ def test_float32_keeps_the_promised_accuracy(activation: ModuleType, name: str) 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 @pytest.mark.parametrize("name", UNARY)
 def test_every_16_bit_value_rounds_to_the_nearest_or_its_neighbour(
-    activation: ModuleType, name: str, dtype: torch.dtype
+    activation: ModuleType, device: str, name: str, dtype: torch.dtype
 ) -> None:
     x = all_values(dtype)
     found = call(getattr(activation, name), x)
@@ -63,8 +66,7 @@ def test_every_16_bit_value_rounds_to_the_nearest_or_its_neighbour(
     assert torch.equal(found.isnan(), expected.isnan())
     apart = ulps_apart(found, expected)
     assert apart.max() <= 1
-    # The exact value lies next to the middle between two only for a handful of the inputs.
-    assert (apart == 1).sum() <= 8
+    assert (apart == 1).sum() <= NEIGHBOURS[device]
 
 
 @pytest.mark.parametrize("name", GATED)

@@ -58,6 +58,8 @@ def test_the_results_are_right_on_each_instruction_set(isa: str) -> None:
         "-m",
         "pytest",
         "-q",
+        "-k",
+        "cpu",
         "--import-mode=importlib",
         "-p",
         "no:cacheprovider",

@@ -32,6 +32,29 @@ def test_lengths_around_the_vector_width(
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("out_offset", "in_offset"), [(0, 1), (1, 0), (1, 1), (4, 2)])
+def test_tensors_that_begin_between_vectors(
+    activation: ModuleType, out_offset: int, in_offset: int, dtype: torch.dtype
+) -> None:
+    x = filled((4000,), dtype)[in_offset:][:3001]
+    room = torch.full((3100,), 7.0, dtype=dtype)
+    out = room[out_offset:][:3001]
+    activation.gelu(out, x)
+    expected = activation.reference.gelu(x.double()).to(dtype)
+    torch.testing.assert_close(out, expected, rtol=1e-2, atol=1e-6)
+    assert (room[out_offset + 3001 :] == 7).all()
+
+
+@pytest.mark.parametrize("rows", [100, 1000, 5000, 20000])
+def test_sizes_on_both_sides_of_each_way_to_launch(activation: ModuleType, rows: int) -> None:
+    x = filled((rows, 2 * 520), torch.float16)
+    out = x.new_full((rows, 520), 7.0)
+    activation.silu_and_mul(out, x)
+    expected = activation.reference.silu_and_mul(x.float())
+    torch.testing.assert_close(out.float(), expected, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(2,), (3, 2), (5, 14), (2, 3, 66), (0, 8), (4, 0), (1, 1, 2)])
 def test_gated_shapes(activation: ModuleType, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = filled(shape, dtype)
@@ -140,6 +163,7 @@ def test_the_number_of_threads_changes_no_bit(
         (torch.empty(4, dtype=torch.half), torch.empty(4), r"dtype of input, torch.float32; found"),
         (torch.empty(4).double(), torch.empty(4).double(), r"must be float32.*found torch.float64"),
         (torch.empty(4).int(), torch.empty(4).int(), r"must be float32.*found torch.int32"),
+        (torch.empty(0).int(), torch.empty(0).int(), r"must be float32.*found torch.int32"),
         (torch.empty(4, device="meta"), torch.empty(4), r"device of input, cpu; found meta"),
     ],
 )
@@ -173,3 +197,27 @@ def test_the_op_itself_does_not_trust_its_caller(activation: ModuleType) -> None
         activation.ops.silu_and_mul(torch.empty(2, 8), torch.empty(2, 8))
     with pytest.raises(RuntimeError, match="dtype"):
         activation.ops.gelu(torch.empty(8).half(), torch.empty(8))
+
+
+def test_more_elements_than_31_bits_count(activation: ModuleType, device: str) -> None:
+    if device != "cuda" or torch.cuda.mem_get_info()[0] < 30 << 30:
+        pytest.skip("needs a GPU with 30 GiB of free memory")
+    count = (1 << 31) + 9
+    x = torch.empty(count, dtype=torch.float16).normal_()
+    out = torch.full_like(x, 7.0)
+    activation.silu(out, x)
+    for part in (
+        slice(0, 1 << 20),
+        slice(count // 2, count // 2 + (1 << 20)),
+        slice(-(1 << 20), None),
+    ):
+        expected = activation.reference.silu(x[part].double()).half()
+        torch.testing.assert_close(out[part], expected, rtol=1e-3, atol=1e-6)
+    assert (out[-(1 << 20) :] != 7.0).any()
+
+    # One element a pack, since the rows begin between vectors; and gated.
+    narrow = out[: 1 << 30].view(-1, 1 << 15)[:, 1:]
+    wide = x[: 1 << 31].view(-1, 1 << 16)[:, 1:-1]
+    activation.silu_and_mul(narrow, wide)
+    expected = activation.reference.silu_and_mul(wide[-3:].double()).half()
+    torch.testing.assert_close(narrow[-3:], expected, rtol=1e-3, atol=1e-6)

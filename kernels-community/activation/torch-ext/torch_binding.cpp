@@ -22,6 +22,22 @@ STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def("gelu_tanh_and_mul(Tensor! out, Tensor input) -> ()");
   ops.def("fatrelu_and_mul(Tensor! out, Tensor input, float threshold) -> ()");
 
+#if defined(CUDA_KERNEL)
+  // On other devices the gradients are plain torch: gradients.py.
+  ops.def("gelu_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("gelu_quick_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("gelu_tanh_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("silu_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+
+  ops.def("silu_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("mul_and_silu_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("gelu_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("gelu_tanh_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def(
+      "fatrelu_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input, "
+      "float threshold) -> ()");
+#endif
+
   ops.def("_cpu_isa() -> str");
 }
 
@@ -61,6 +77,25 @@ STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
   ops.impl("gelu_and_mul", TORCH_BOX((&gated_cuda<Activation::kGelu, Gate::kFirstHalf>)));
   ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
   ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cuda));
+
+  ops.impl("gelu_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGelu>));
+  ops.impl("gelu_quick_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGeluQuick>));
+  ops.impl("gelu_tanh_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGeluTanh>));
+  ops.impl("silu_backward", TORCH_BOX(&unary_backward_cuda<Activation::kSilu>));
+
+  ops.impl(
+      "silu_and_mul_backward",
+      TORCH_BOX((&gated_backward_cuda<Activation::kSilu, Gate::kFirstHalf>)));
+  ops.impl(
+      "mul_and_silu_backward",
+      TORCH_BOX((&gated_backward_cuda<Activation::kSilu, Gate::kSecondHalf>)));
+  ops.impl(
+      "gelu_and_mul_backward",
+      TORCH_BOX((&gated_backward_cuda<Activation::kGelu, Gate::kFirstHalf>)));
+  ops.impl(
+      "gelu_tanh_and_mul_backward",
+      TORCH_BOX((&gated_backward_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
+  ops.impl("fatrelu_and_mul_backward", TORCH_BOX(&fatrelu_and_mul_backward_cuda));
 }
 #endif
 

@@ -45,6 +45,22 @@ void gated_cuda(Tensor& out, const Tensor& input) {
 inline void fatrelu_and_mul_cuda(Tensor& out, const Tensor& input, double threshold) {
   cuda::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
 }
+
+template <Activation kind>
+void unary_backward_cuda(Tensor& grad_input, const Tensor& grad_output, const Tensor& input) {
+  cuda::unary_gradient(kind, grad_input, grad_output, input);
+}
+
+template <Activation kind, Gate gate>
+void gated_backward_cuda(Tensor& grad_input, const Tensor& grad_output, const Tensor& input) {
+  cuda::gated_gradient(kind, gate, grad_input, grad_output, input);
+}
+
+inline void fatrelu_and_mul_backward_cuda(
+    Tensor& grad_input, const Tensor& grad_output, const Tensor& input, double threshold) {
+  cuda::gated_gradient(
+      Activation::kFatrelu, Gate::kFirstHalf, grad_input, grad_output, input, threshold);
+}
 #endif
 
 }  // namespace activation

@@ -1,83 +1,86 @@
-"""Time `img2gray` against eager torch, on one thread and on all.
+"""What ``kernels benchmark`` times: `img2gray` against eager torch, torch.compile and the plain kernel.
 
-    python benchmarks/benchmark.py [--rounds 31]
-
-Kernel and torch take turns, and each figure is the median, so that a busy machine
-burdens both. Every result is first compared with the reference, bit by bit.
+The eager formula is exact, as the kernel is: its sum is one of whole numbers.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import ModuleType
 
 import torch
 
-REPO_ID = "kernels-community/img2gray"
-SIZES = [(480, 640), (1080, 1920), (2160, 3840)]
+from kernels.bench import Case
+
+GPU_SIZES = [(8640, 15360), (2160, 3840), (1080, 1920), (480, 640)]
+CPU_SIZES = [(1080, 1920), (480, 640)]
 
 
-def weigh(image: torch.Tensor) -> torch.Tensor:
-    """What one would write without the kernel; for uint8 it rounds in float32 before the cut."""
-    red, green, blue = image.unbind(-1)
-    return (0.21 * red + 0.72 * green + 0.07 * blue).to(image.dtype)
+def exact(pixels: torch.Tensor) -> torch.Tensor:
+    """What one would write without the kernel and be right."""
+    red, green, blue = pixels.int().unbind(-1)
+    return ((21 * red + 72 * green + 7 * blue) // 100).to(torch.uint8)
 
 
-def median_ms(calls: list[Callable[[], object]], rounds: int) -> list[float]:
-    """Time the calls in turns; the median of each, in milliseconds."""
-    times: list[list[float]] = [[] for _ in calls]
-    for round_number in range(-3, rounds):
-        for call, samples in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            if round_number >= 0:
-                samples.append((time.perf_counter() - start) * 1e3)
-    return [statistics.median(samples) for samples in times]
+def rough(pixels: torch.Tensor) -> torch.Tensor:
+    """What one would write first; in float32 the cut falls one too low for some colours."""
+    red, green, blue = pixels.unbind(-1)
+    return (0.21 * red + 0.72 * green + 0.07 * blue).to(pixels.dtype)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=31)
-    options = parser.parse_args()
-
-    project = Path(__file__).resolve().parents[1]
-    os.environ.setdefault("LOCAL_KERNELS", f"{REPO_ID}={project}")
-    from kernels import get_kernel
-
-    kernel = get_kernel(REPO_ID)
-    all_threads = torch.get_num_threads()
-    print(f"{REPO_ID}, torch {torch.__version__}")
-    print("| picture | layout | dtype | threads | kernel ms | torch ms | torch / kernel |")
-    print("|---|---|---|--:|--:|--:|--:|")
-    for height, width in SIZES:
-        for dtype in (torch.uint8, torch.float32):
-            for layout in ("hwc", "chw"):
-                torch.manual_seed(0)
-                image = torch.randint(0, 256, (height, width, 3), dtype=torch.uint8).to(dtype)
-                given = image if layout == "hwc" else image.movedim(-1, 0).contiguous()
-                pixels = image if layout == "hwc" else given.movedim(0, -1)
-                found = kernel.img2gray(given, layout=layout)
-                if not torch.equal(found, kernel.reference.img2gray(image)):
-                    raise SystemExit(f"wrong result for {dtype}, {layout}, {height}x{width}")
-                for threads in sorted({1, all_threads}):
-                    torch.set_num_threads(threads)
-                    kernel_ms, eager_ms = median_ms(
-                        [
-                            lambda: kernel.img2gray(given, layout=layout),  # noqa: B023
-                            lambda: weigh(pixels),  # noqa: B023
-                        ],
-                        options.rounds,
-                    )
-                    print(
-                        f"| {width}x{height} | {layout} | {str(dtype).removeprefix('torch.')} "
-                        f"| {threads} | {kernel_ms:.3f} | {eager_ms:.3f} "
-                        f"| {eager_ms / kernel_ms:.1f} |"
-                    )
+def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
+    on_gpu = device.type != "cpu"
+    for height, width in GPU_SIZES if on_gpu else CPU_SIZES:
+        for layout in ("hwc", "chw"):
+            yield picture(kernel, height, width, layout=layout, dtype=torch.uint8, device=device)
+    height, width = (2160, 3840) if on_gpu else (1080, 1920)
+    for layout in ("hwc", "chw"):
+        yield picture(kernel, height, width, layout=layout, dtype=torch.float32, device=device)
 
 
-if __name__ == "__main__":
-    main()
+def picture(
+    kernel: ModuleType,
+    height: int,
+    width: int,
+    *,
+    layout: str,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Case:
+    torch.manual_seed(0)
+    shape = (height, width, 3) if layout == "hwc" else (3, height, width)
+    image = torch.randint(0, 256, shape, dtype=torch.uint8, device=device).to(dtype)
+    pixels = image if layout == "hwc" else image.movedim(0, -1)
+    way = exact if dtype == torch.uint8 else rough
+    peers: dict[str, Callable[[], torch.Tensor]] = {"eager": partial(way, pixels)}
+    references: dict[str, Callable[[], torch.Tensor]] = {}
+    if device.type != "cpu":
+        torch._dynamo.config.recompile_limit = 256
+        peers["compile"] = partial(torch.compile(way, dynamic=False), pixels)
+        references["compile of the rough formula"] = partial(
+            torch.compile(rough, dynamic=False), pixels
+        )
+        out = torch.empty(height, width, dtype=dtype, device=device)
+        by_grid = kernel.ops.img2gray_by_grid.default
+
+        def grid() -> torch.Tensor:
+            by_grid(out, pixels, "default")
+            return out
+
+        peers["2D grid"] = grid
+    moved = 4 * height * width * image.element_size()
+    source = torch.empty(moved // 2, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    references["copy"] = lambda: target.copy_(source)
+    return Case(
+        op="img2gray",
+        shape=shape,
+        dtype=str(dtype).removeprefix("torch."),
+        ours=lambda: kernel.img2gray(image, layout=layout),
+        expected=lambda: kernel.reference.img2gray(pixels),
+        tolerance=0.0 if dtype == torch.uint8 else 1e-6,
+        peers=peers,
+        references=references,
+        moved_bytes=moved,
+    )

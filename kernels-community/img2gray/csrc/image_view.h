@@ -37,9 +37,9 @@ struct ImageView {
   bool is_planar() const { return pixel_stride == 1; }
 };
 
-// Checks the arguments and describes them. Images without gaps become one image with one row, so
-// that narrow ones are as fast as wide ones.
-inline ImageView view_image(const Tensor& out, const Tensor& image) {
+// Checks the arguments and describes them. With `may_merge`, images without gaps become one image
+// with one row, so that narrow ones are as fast as wide ones.
+inline ImageView view_image(const Tensor& out, const Tensor& image, bool may_merge = true) {
   const int64_t dims = image.dim();
   STD_TORCH_CHECK(dims == 3 || dims == 4, "image must be (H, W, 3) or (N, H, W, 3)");
   STD_TORCH_CHECK(image.size(dims - 1) == 3, "the last dimension of image must have size 3");
@@ -62,7 +62,7 @@ inline ImageView view_image(const Tensor& out, const Tensor& image) {
       view.height <= 1 || view.row_stride == view.width * view.pixel_stride;
   const bool images_follow =
       view.images <= 1 || view.image_stride == view.height * view.width * view.pixel_stride;
-  if (rows_follow && images_follow) {
+  if (may_merge && rows_follow && images_follow) {
     view.width = view.pixels();
     view.images = view.height = 1;
   }

@@ -7,6 +7,9 @@
 
 STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def("img2gray(Tensor! out, Tensor image, str weights) -> ()");
+#if defined(CUDA_KERNEL)
+  ops.def("img2gray_by_grid(Tensor! out, Tensor image, str weights) -> ()");
+#endif
 }
 
 STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
@@ -16,6 +19,7 @@ STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
 #if defined(CUDA_KERNEL)
 STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
   ops.impl("img2gray", TORCH_BOX(&img2gray::cuda::convert));
+  ops.impl("img2gray_by_grid", TORCH_BOX(&img2gray::cuda::convert_by_grid));
 }
 #endif
 

@@ -29,19 +29,23 @@ def format_table(rows: Iterable[Row]) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     best = row.best_peer
-    work = f"{row.tflops:.0f} TFLOP/s" if row.tflops else f"{row.gb_per_s:.0f}"
+    work = f"{row.tflops:.3g} TFLOP/s" if row.tflops else f"{row.gb_per_s:.0f}"
     return (
         row.kernel.rpartition(".")[2],
         " x ".join(map(str, row.shape)),
         row.dtype,
         row.way,
-        f"{row.ours_us:.4g}",
-        f"{best} {row.peers[best]:.4g}" if best else "-",
+        _spell_us(row.ours_us),
+        f"{best} {_spell_us(row.peers[best])}" if best else "-",
         f"{row.ratios[best]:.2f}" if best and best in row.ratios else "-",
         work,
         f"{row.fraction_of_ceiling:.2f}",
         f"{row.max_error:.1e}" + (" WRONG" if row.wrong else ""),
     )
+
+
+def _spell_us(us: float) -> str:
+    return f"{us:.0f}" if us >= 1000 else f"{us:.4g}"
 
 
 def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:

@@ -53,6 +53,7 @@ def command(
     and calls without a gap (loop). Exits with 1 where a result is wrong.
     """
     from kernels.bench.measure import describe_machine
+    from kernels.bench.pages import write_whole
     from kernels.bench.report import format_table
     from kernels.bench.row import format_document
     from kernels.bench.script import open_kernel
@@ -69,16 +70,16 @@ def command(
         meta["ceiling_gb_per_s"] = ceiling.bytes_per_second / 1e9
         meta["ceiling_tflops"] = {d: f / 1e12 for d, f in ceiling.flops_per_second.items()}
         rows += fresh
+        if output is not None:  # after each case: an interrupted run keeps what it has measured
+            write_whole(output, format_document(meta, rows))
         if not as_json:
             _say_progress(fresh)
     if not rows:
         raise click.UsageError(f"no case of {found.name} contains {only!r}.")
-    document = format_document(meta, rows)
-    if output is not None:
-        _write(output, document)
     if plot is not None:
         _plot(rows, plot, meta)
-    click.echo(document if as_json else f"{_heading(meta)}\n\n{format_table(rows)}")
+    shown = format_document(meta, rows) if as_json else f"{_heading(meta)}\n\n{format_table(rows)}"
+    click.echo(shown)
     wrong = [f"{row.kernel} {row.shape} {row.dtype}: {w}" for row in rows for w in row.wrong]
     for line in dict.fromkeys(wrong):
         click.echo(f"kernels: wrong result: {line}", err=True)
@@ -140,12 +141,6 @@ def _check_places(output: Path | None, plot: Path | None) -> None:
         raise KernelError("--plot needs matplotlib: pip install 'kernels[bench]'") from err
 
 
-def _write(place: Path, text: str) -> None:
-    partial = place.with_name(f".{place.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(place)
-
-
 def _plot(rows: list[Row], place: Path, meta: dict[str, Any]) -> None:
     from kernels.bench.report import draw_plots
 
@@ -160,6 +155,6 @@ def _heading(meta: dict[str, Any]) -> str:
 
 
 def _say_progress(rows: list[Row]) -> None:
-    for row in rows:
-        shape = "x".join(map(str, row.shape))
-        click.echo(f"{row.kernel} {shape} {row.dtype} {row.way}: {row.ours_us:.4g} µs", err=True)
+    times = ", ".join(f"{row.way} {row.ours_us:.4g}" for row in rows)
+    shape = "x".join(map(str, rows[0].shape))
+    click.echo(f"{rows[0].kernel} {shape} {rows[0].dtype}: {times} µs", err=True)

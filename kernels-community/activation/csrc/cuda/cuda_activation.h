@@ -1,4 +1,4 @@
-// The CUDA backend's entry points; the same contract as cpu_activation.h, on the current stream.
+// The CUDA backend's entry points, on torch's current stream.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>
@@ -7,11 +7,18 @@
 
 namespace activation::cuda {
 
-void apply_unary(
-    Activation kind, torch::stable::Tensor& out, const torch::stable::Tensor& input);
+using torch::stable::Tensor;
 
+// The contract of cpu_activation.h.
+void apply_unary(Activation kind, Tensor& out, const Tensor& input);
 void apply_gated(
-    Activation kind, Gate gate, torch::stable::Tensor& out, const torch::stable::Tensor& input,
-    double threshold = 0.0);
+    Activation kind, Gate gate, Tensor& out, const Tensor& input, double threshold = 0.0);
+
+// Fill `grad_input`, contiguous and of the shape of `input`, from the gradient of the result.
+void unary_gradient(
+    Activation kind, Tensor& grad_input, const Tensor& grad_output, const Tensor& input);
+void gated_gradient(
+    Activation kind, Gate gate, Tensor& grad_input, const Tensor& grad_output,
+    const Tensor& input, double threshold = 0.0);
 
 }  // namespace activation::cuda

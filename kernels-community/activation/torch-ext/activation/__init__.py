@@ -5,7 +5,8 @@ Every function takes ``(out, input)``, fills `out` and returns None. `out` may b
 overlap it in any other way. Any strides are right; dense rows are fast, other
 layouts cost a copy. float32, bfloat16 and float16 are computed in float32 and
 rounded once. Formulas and accuracy are in the docstrings and in :mod:`.reference`;
-NaN stays NaN. There is no backward: gradients do not flow through `out`.
+NaN stays NaN. Where autograd records and `input` requires a gradient, it flows through
+`out`, at the cost of a copy; the layers record without one.
 
 Raises:
     ValueError: shapes, dtypes or devices of the two tensors do not fit.
@@ -13,6 +14,7 @@ Raises:
 
 from __future__ import annotations
 
+from . import gradients as gradients  # for tests, as the next
 from . import layers
 from . import reference as reference  # for tests and benchmarks, not part of the interface
 from ._ops import ops as ops

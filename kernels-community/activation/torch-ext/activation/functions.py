@@ -1,4 +1,4 @@
-"""The functions of this kernel: each checks its arguments and calls its op.
+"""The functions of this kernel: each fills a tensor of the caller.
 
 The layers use them too, so a mistake reads the same from both.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from ._checks import check_gated, check_unary
-from ._ops import add_op_namespace_prefix, ops
+from ._autograd import fill
 
 __all__ = [
     "fatrelu_and_mul",
@@ -28,62 +27,52 @@ __all__ = [
 
 def gelu(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x Φ(x)``, Φ being the normal distribution function (``F.gelu``)."""
-    check_unary("gelu", out, input)
-    ops.gelu(out, input)
+    fill("gelu", out, input)
 
 
 def gelu_fast(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x (1 + tanh(√(2/π) x (1 + 0.044715 x²))) / 2``."""
-    check_unary("gelu_fast", out, input)
-    ops.gelu_fast(out, input)
+    fill("gelu_fast", out, input)
 
 
 def gelu_new(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2``; the same as `gelu_fast`."""
-    check_unary("gelu_new", out, input)
-    ops.gelu_new(out, input)
+    fill("gelu_new", out, input)
 
 
 def gelu_quick(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x / (1 + exp(-1.702 x))``."""
-    check_unary("gelu_quick", out, input)
-    ops.gelu_quick(out, input)
+    fill("gelu_quick", out, input)
 
 
 def gelu_tanh(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``F.gelu(input, approximate="tanh")``; the same as `gelu_fast`."""
-    check_unary("gelu_tanh", out, input)
-    ops.gelu_tanh(out, input)
+    fill("gelu_tanh", out, input)
 
 
 def silu(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x / (1 + exp(-x))`` (``F.silu``)."""
-    check_unary("silu", out, input)
-    ops.silu(out, input)
+    fill("silu", out, input)
 
 
 def silu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``silu(a) b``, where ``a, b`` are the halves of `input` (…, 2d)."""
-    check_gated("silu_and_mul", out, input)
-    ops.silu_and_mul(out, input)
+    fill("silu_and_mul", out, input)
 
 
 def mul_and_silu(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``a silu(b)``, where ``a, b`` are the halves of `input` (…, 2d)."""
-    check_gated("mul_and_silu", out, input)
-    ops.mul_and_silu(out, input)
+    fill("mul_and_silu", out, input)
 
 
 def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``gelu(a) b``, where ``a, b`` are the halves of `input` (…, 2d)."""
-    check_gated("gelu_and_mul", out, input)
-    ops.gelu_and_mul(out, input)
+    fill("gelu_and_mul", out, input)
 
 
 def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``gelu_tanh(a) b``, ``a, b`` being the halves of `input` (…, 2d)."""
-    check_gated("gelu_tanh_and_mul", out, input)
-    ops.gelu_tanh_and_mul(out, input)
+    fill("gelu_tanh_and_mul", out, input)
 
 
 def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float = 0.0) -> None:
@@ -91,18 +80,4 @@ def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float = 0
 
     The threshold is rounded to float32; a NaN in ``a`` stays NaN.
     """
-    check_gated("fatrelu_and_mul", out, input)
-    ops.fatrelu_and_mul(out, input, threshold)
-
-
-def _register_fakes() -> None:
-    """Tell torch.compile that the ops only write into `out`, whose shape is already known."""
-
-    def fill_out(*_arguments: object) -> None:
-        return None
-
-    for name in __all__:
-        torch.library.register_fake(add_op_namespace_prefix(name), fill_out)
-
-
-_register_fakes()
+    fill("fatrelu_and_mul", out, input, threshold)

@@ -1,7 +1,7 @@
 """The functions of this kernel as modules, to stand in for a model's own activation layers.
 
 They have no parameters and no ``__init__``, so their ``forward`` can be put into an
-existing layer. None has a backward pass.
+existing layer. All have a backward pass.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from . import functions
+from ._autograd import activate
 
 __all__ = [
     "FastGELU",
@@ -26,128 +26,104 @@ __all__ = [
 ]
 
 
-def _empty_half(x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
-
-
 class Silu(nn.Module):
     """``x / (1 + exp(-x))``, of the shape of `x`."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        functions.silu(out, x)
-        return out
+        return activate("silu", x)
 
 
 class Gelu(nn.Module):
     """``x Φ(x)``, of the shape of `x`."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        functions.gelu(out, x)
-        return out
+        return activate("gelu", x)
 
 
 class GeluTanh(nn.Module):
     """``F.gelu(x, approximate="tanh")``, of the shape of `x`."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        functions.gelu_tanh(out, x)
-        return out
+        return activate("gelu_tanh", x)
 
 
 class FastGELU(nn.Module):
     """``x (1 + tanh(√(2/π) x (1 + 0.044715 x²))) / 2``, of the shape of `x`."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        functions.gelu_fast(out, x)
-        return out
+        return activate("gelu_fast", x)
 
 
 class NewGELU(nn.Module):
     """``x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2``, of the shape of `x`."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        functions.gelu_new(out, x)
-        return out
+        return activate("gelu_new", x)
 
 
 class QuickGELU(nn.Module):
     """``x / (1 + exp(-1.702 x))``, of the shape of `x`."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        functions.gelu_quick(out, x)
-        return out
+        return activate("gelu_quick", x)
 
 
 class SiluAndMul(nn.Module):
     """``silu(a) b`` of shape (…, d), ``a, b`` being the halves of `x` (…, 2d)."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _empty_half(x)
-        functions.silu_and_mul(out, x)
-        return out
+        return activate("silu_and_mul", x)
 
 
 class MulAndSilu(nn.Module):
     """``a silu(b)`` of shape (…, d), ``a, b`` being the halves of `x` (…, 2d)."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _empty_half(x)
-        functions.mul_and_silu(out, x)
-        return out
+        return activate("mul_and_silu", x)
 
 
 class GeluAndMul(nn.Module):
     """``gelu(a) b`` of shape (…, d), ``a, b`` being the halves of `x` (…, 2d)."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _empty_half(x)
-        functions.gelu_and_mul(out, x)
-        return out
+        return activate("gelu_and_mul", x)
 
 
 class GeluTanhAndMul(nn.Module):
     """``gelu_tanh(a) b`` of shape (…, d), ``a, b`` being the halves of `x` (…, 2d)."""
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _empty_half(x)
-        functions.gelu_tanh_and_mul(out, x)
-        return out
+        return activate("gelu_tanh_and_mul", x)
 
 
 class FatreluAndMul(nn.Module):
@@ -157,11 +133,9 @@ class FatreluAndMul(nn.Module):
     """
 
     can_torch_compile: bool = True
-    has_backward: bool = False
+    has_backward: bool = True
 
     threshold: float
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = _empty_half(x)
-        functions.fatrelu_and_mul(out, x, getattr(self, "threshold", 0.0))
-        return out
+        return activate("fatrelu_and_mul", x, getattr(self, "threshold", 0.0))

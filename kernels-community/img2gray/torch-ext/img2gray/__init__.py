@@ -43,22 +43,28 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
         names = ", ".join(map(repr, reference.WEIGHTS))
         raise ValueError(f"img2gray: weights must be one of {names}; found {weights!r}")
     channel_dim, shapes = _LAYOUTS[layout]
-    if input.dim() not in (3, 4) or input.shape[channel_dim] != 3:
+    shape = input.shape
+    if len(shape) not in (3, 4) or shape[channel_dim] != 3:
         raise ValueError(
-            f"img2gray: with layout={layout!r} input must have shape {shapes};"
-            f" found {tuple(input.shape)}"
+            f"img2gray: with layout={layout!r} input must have shape {shapes}; found {tuple(shape)}"
         )
     if input.dtype not in _DTYPES:
         raise ValueError(
             f"img2gray: input must be uint8 or floating point (float16, bfloat16, float32,"
-            f" float64); found {input.dtype} of shape {tuple(input.shape)}"
+            f" float64); found {input.dtype} of shape {tuple(shape)}"
         )
     image = input if channel_dim == -1 else input.movedim(channel_dim, -1)
-    out = torch.empty(image.shape[:-1], dtype=input.dtype, device=input.device)
-    ops.img2gray(out, image, weights)
+    out = input.new_empty(image.shape[:-1])
+    _fill(out, image, weights)
     return out
 
 
-@torch.library.register_fake(add_op_namespace_prefix("img2gray"))
 def _fill_out(*_arguments: object) -> None:
     """The op only writes into `out`, whose shape is already known."""
+
+
+# The overload itself: torch would look for it again in every call.
+_fill = ops.img2gray.default
+for _name in ("img2gray", "img2gray_by_grid"):
+    if hasattr(ops, _name):
+        torch.library.register_fake(add_op_namespace_prefix(_name), _fill_out)

@@ -1,0 +1,224 @@
+// Runs a function of one element over rows in memory: a few tensors in, a few out, each element
+// read and written once.
+//
+// A thread computes packs of neighbouring elements, 16 bytes where the layout allows it. Blocks are
+// small and end soon, so that reads and writes of many of them mix: larger blocks and longer
+// threads, with any hint to the caches, were slower on an H200 (docs/kernels/activation.md).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include <torch/csrc/stable/macros.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/util/Exception.h>
+
+#include "device_math.cuh"
+
+namespace activation::cuda {
+
+constexpr int kThreads = 128;
+constexpr int kPackBytes = 16;
+
+template <class T, int count>
+struct alignas(sizeof(T) * count) Pack {
+  T values[count];
+};
+
+// n / divisor for n < 2^31 by a multiplication; Granlund and Montgomery, "Division by invariant
+// integers using multiplication", 1994.
+struct Divider {
+  uint32_t divisor;
+  uint32_t magic;
+  uint32_t shift;
+
+  explicit Divider(uint32_t by) : divisor(by), shift(0) {
+    while ((uint64_t{1} << shift) < by) ++shift;
+    const uint64_t excess = (uint64_t{1} << shift) - by;
+    magic = static_cast<uint32_t>((excess << 32) / by + 1);
+  }
+
+  __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
+};
+
+// The tensors of a call: where each begins, and the elements from row to row.
+template <class T, int inputs, int outputs>
+struct Streams {
+  const T* in[inputs];
+  T* out[outputs];
+  int64_t in_stride[inputs];
+  int64_t out_stride[outputs];
+  float threshold;
+};
+
+// What one launch covers.
+struct Range {
+  uint32_t packs;
+  Divider packs_in_row;
+};
+
+template <class Body, class T>
+using StreamsOf = Streams<T, Body::kInputs, Body::kOutputs>;
+
+template <class Body, class T, int pack>
+struct Loaded {
+  Pack<T, pack> in[Body::kInputs];
+  int64_t row;
+  int64_t col;
+};
+
+template <class Body, class T, int pack>
+__device__ inline Loaded<Body, T, pack> load(
+    const StreamsOf<Body, T>& streams, int64_t row, int64_t col) {
+  Loaded<Body, T, pack> loaded{{}, row, col};
+#pragma unroll
+  for (int k = 0; k < Body::kInputs; ++k) {
+    loaded.in[k] = *reinterpret_cast<const Pack<T, pack>*>(
+        streams.in[k] + row * streams.in_stride[k] + col);
+  }
+  return loaded;
+}
+
+template <class Body, class T, int pack>
+__device__ inline void compute(
+    const StreamsOf<Body, T>& streams, const Loaded<Body, T, pack>& loaded) {
+  Pack<T, pack> out[Body::kOutputs];
+#pragma unroll
+  for (int e = 0; e < pack; ++e) {
+    float arguments[Body::kInputs];
+    float results[Body::kOutputs];
+#pragma unroll
+    for (int k = 0; k < Body::kInputs; ++k) arguments[k] = to_float(loaded.in[k].values[e]);
+    Body::template apply<T>(arguments, streams.threshold, results);
+#pragma unroll
+    for (int k = 0; k < Body::kOutputs; ++k) assign(out[k].values[e], results[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < Body::kOutputs; ++k) {
+    *reinterpret_cast<Pack<T, pack>*>(
+        streams.out[k] + loaded.row * streams.out_stride[k] + loaded.col) = out[k];
+  }
+}
+
+// A thread takes `depth` packs, and loads all of them before it computes the first.
+template <class Body, class T, int pack, int depth>
+__global__ void __launch_bounds__(kThreads)
+    stream_kernel(const StreamsOf<Body, T> streams, const Range range) {
+  const uint32_t first = blockIdx.x * (kThreads * depth) + threadIdx.x;
+  const auto load_pack = [&](uint32_t i) {
+    const uint32_t row = range.packs_in_row.divide(i);
+    const uint32_t col = i - row * range.packs_in_row.divisor;
+    return load<Body, T, pack>(streams, row, static_cast<int64_t>(col) * pack);
+  };
+  if constexpr (depth == 1) {
+    if (first < range.packs) compute<Body>(streams, load_pack(first));
+  } else {
+    Loaded<Body, T, pack> loaded[depth];
+#pragma unroll
+    for (int d = 0; d < depth; ++d) {
+      if (first + d * kThreads < range.packs) loaded[d] = load_pack(first + d * kThreads);
+    }
+#pragma unroll
+    for (int d = 0; d < depth; ++d) {
+      if (first + d * kThreads < range.packs) compute<Body>(streams, loaded[d]);
+    }
+  }
+}
+
+// Between these numbers of loads a thread takes two packs: one each would need a second wave of
+// blocks, nearly as long as the first, and fewer would leave processors idle.
+constexpr uint32_t kLeastLoadsForTwo = (1 << 17) + 1;
+constexpr uint32_t kMostLoadsForTwo = 1 << 20;
+
+template <class Body, class T, int pack>
+void launch_range(const StreamsOf<Body, T>& streams, const Range& range, cudaStream_t stream) {
+  constexpr int kDepth = pack > 1 && Body::kInputs + Body::kOutputs <= 3 ? 2 : 1;
+  const uint32_t loads = range.packs * Body::kInputs;
+  if (loads >= kLeastLoadsForTwo && loads <= kMostLoadsForTwo) {
+    constexpr uint32_t kBlock = kThreads * kDepth;
+    stream_kernel<Body, T, pack, kDepth>
+        <<<(range.packs + kBlock - 1) / kBlock, kThreads, 0, stream>>>(streams, range);
+  } else {
+    stream_kernel<Body, T, pack, 1>
+        <<<(range.packs + kThreads - 1) / kThreads, kThreads, 0, stream>>>(streams, range);
+  }
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+// The same from row `row` and column `col` on.
+template <class T, int inputs, int outputs>
+Streams<T, inputs, outputs> advance(
+    Streams<T, inputs, outputs> streams, int64_t row, int64_t col) {
+  for (int k = 0; k < inputs; ++k) streams.in[k] += row * streams.in_stride[k] + col;
+  for (int k = 0; k < outputs; ++k) streams.out[k] += row * streams.out_stride[k] + col;
+  return streams;
+}
+
+// Covers `rows` rows of `cols` elements, whole packs, by launches that count in 31 bits.
+template <class Body, class T, int pack>
+void launch_packs(
+    const StreamsOf<Body, T>& streams, int64_t rows, int64_t cols, cudaStream_t stream) {
+  constexpr int64_t kMaxPacks = int64_t{1} << 29;
+  const int64_t col_step = std::min(cols, kMaxPacks * pack);
+  for (int64_t col = 0; col < cols; col += col_step) {
+    const int64_t packs = std::min(col_step, cols - col) / pack;
+    const int64_t row_step = kMaxPacks / packs;
+    for (int64_t row = 0; row < rows; row += row_step) {
+      const int64_t height = std::min(row_step, rows - row);
+      const Range range = {
+          static_cast<uint32_t>(height * packs), Divider(static_cast<uint32_t>(packs))};
+      launch_range<Body, T, pack>(advance(streams, row, col), range, stream);
+    }
+  }
+}
+
+// Whether packs of `bytes` can be read and written: every row begins at a multiple of that.
+template <class T, int inputs, int outputs>
+bool is_aligned(
+    const Streams<T, inputs, outputs>& streams, int64_t rows, int64_t cols, int64_t bytes) {
+  int64_t all = rows > 1 ? cols : 0;  // the end of a single row need not be one
+  for (int k = 0; k < inputs; ++k) all |= rows > 1 ? streams.in_stride[k] : 0;
+  for (int k = 0; k < outputs; ++k) all |= rows > 1 ? streams.out_stride[k] : 0;
+  all *= sizeof(T);
+  for (const T* p : streams.in) all |= static_cast<int64_t>(reinterpret_cast<uintptr_t>(p));
+  for (T* p : streams.out) all |= static_cast<int64_t>(reinterpret_cast<uintptr_t>(p));
+  return all % bytes == 0;
+}
+
+// Up to this many elements a second launch for those behind the last pack costs more than packs save.
+constexpr int64_t kMostElementsForOneLaunch = 1 << 20;
+
+// Applies `Body` to every element of `rows` rows of `cols`.
+template <class Body, class T>
+void run_streams(
+    const StreamsOf<Body, T>& streams, int64_t rows, int64_t cols, cudaStream_t stream) {
+  if (rows == 0 || cols == 0) return;
+  constexpr int kPack = kPackBytes / sizeof(T);
+  const bool worth_packing = cols % kPack == 0 || rows * cols > kMostElementsForOneLaunch;
+  const int64_t packed = worth_packing && is_aligned(streams, rows, cols, kPackBytes)
+                             ? cols / kPack * kPack
+                             : 0;
+  if (packed > 0) launch_packs<Body, T, kPack>(streams, rows, packed, stream);
+  if (packed < cols) {
+    launch_packs<Body, T, 1>(advance(streams, 0, packed), rows, cols - packed, stream);
+  }
+}
+
+// Calls body<T>() for the type of the tensor's elements.
+template <class Body>
+void with_dtype(const torch::stable::Tensor& tensor, const Body& body) {
+  using torch::headeronly::ScalarType;
+  switch (tensor.scalar_type()) {
+    case ScalarType::Float: return body.template operator()<float>();
+    case ScalarType::BFloat16: return body.template operator()<__nv_bfloat16>();
+    case ScalarType::Half: return body.template operator()<__half>();
+    default:
+      STD_TORCH_CHECK(
+          false, "dtype must be float32, bfloat16 or float16, not ",
+          torch::headeronly::toString(tensor.scalar_type()));
+  }
+}
+
+}  // namespace activation::cuda

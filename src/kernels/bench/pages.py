@@ -1,0 +1,87 @@
+"""Writes the results of many kernels on one machine as three files: JSON, a page, and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernels.bench.report import draw_plots, format_table
+from kernels.bench.row import Row, format_document
+
+
+def write_pages(into: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Write ``into.json``, ``into.md`` and, where matplotlib is installed, ``into.svg``; each whole.
+
+    Args:
+        into: the files without their suffixes.
+        meta: what each kernel was measured on, by its id.
+        rows: of all kernels.
+    """
+    ordered = sorted(rows, key=lambda row: row.kernel.rpartition(".")[0])
+    write_whole(into.with_suffix(".json"), format_document(meta, ordered))
+    plotted = _draw(into.with_suffix(".svg"), ordered)
+    write_whole(into.with_suffix(".md"), format_page(meta, ordered, into.name, plotted=plotted))
+
+
+def format_page(meta: Mapping[str, Any], rows: Sequence[Row], name: str, *, plotted: bool) -> str:
+    """Return the page: how it was measured, then a table for each kernel."""
+    parts = [
+        f"# Measured: {name}\n",
+        "Written by `make gpu` from what it measured; nothing here is typed by hand. Times are medians "
+        "over rounds in which all calls took turns, in microseconds; *peer / ours* is the median of the "
+        "rounds' ratios for the fastest peer, so above 1 the kernel is faster. *cold*: the caches "
+        "were overwritten before each call; *warm*: they were not; both are times on the device "
+        "alone. *loop*: calls without a gap, so the slower of host and device. *of ceiling*: the "
+        "time that a copy (or a large matrix product) would need, measured in the same run, divided "
+        "by ours. *error*: the largest |found - exact| / (1 + |exact|).\n",
+    ]
+    if plotted:
+        parts.append(f"![How close each call comes to the ceiling]({name}.svg)\n")
+    for kernel in dict.fromkeys(row.kernel.rpartition(".")[0] for row in rows):
+        own = [row for row in rows if row.kernel.rpartition(".")[0] == kernel]
+        parts.append(
+            f"## {kernel}\n\n{_describe(meta.get(kernel, {}), own)}\n\n{format_table(own)}\n"
+        )
+    return "\n".join(parts)
+
+
+def _describe(meta: Mapping[str, Any], rows: Iterable[Row]) -> str:
+    commits = sorted({row.commit or "unknown" for row in rows})
+    words = [str(meta.get("device", "an unknown device"))]
+    words += [
+        f"{key} {meta[key]}" for key in ("driver", "torch", "triton", "python") if key in meta
+    ]
+    if "ceiling_gb_per_s" in meta:
+        words.append(f"a copy moved {meta['ceiling_gb_per_s']:.4g} GB/s")
+    for dtype, peak in meta.get("ceiling_tflops", {}).items():
+        words.append(f"a {dtype} product did {peak:.4g} TFLOP/s")
+    return f"{', '.join(words)}. Commit: {', '.join(commits)}."
+
+
+def _draw(place: Path, rows: Sequence[Row]) -> bool:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    draw_plots(_plottable(rows), place, title="Fraction of the device's ceiling")
+    return True
+
+
+def _plottable(rows: Sequence[Row]) -> list[Row]:
+    """What a reader can take in: of each op its largest call in each dtype, caches overwritten."""
+    largest: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = (row.kernel, row.dtype)
+        if row.way == "cold" and (
+            key not in largest or row.fraction_of_ceiling > largest[key].fraction_of_ceiling
+        ):
+            largest[key] = row
+    return list(largest.values())
+
+
+def write_whole(place: Path, text: str) -> None:
+    """Write a file, which appears whole or not at all."""
+    partial = place.with_name(f".{place.name}.part")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(place)

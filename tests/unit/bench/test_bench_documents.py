@@ -1,0 +1,106 @@
+"""The documents: JSON that is read back, merged, tabulated and drawn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_spec.errors import FormatError
+from kernels.bench.pages import write_pages
+from kernels.bench.report import draw_plots, format_table
+from kernels.bench.row import Row, format_document, merge_rows, parse_document
+
+ROW = Row(
+    kernel="acme/toy.double",
+    shape=(16384, 8192),
+    dtype="float16",
+    flush=True,
+    way="cold",
+    ours_us=129.5,
+    spread_us=(129.0, 131.2),
+    peers={"eager": 151.7, "compile": 158.1},
+    ratios={"eager": 1.171, "compile": 1.221},
+    references={"copy": 128.9},
+    gb_per_s=4146.0,
+    fraction_of_ceiling=0.976,
+    max_error=3.1e-4,
+    tolerance=5e-4,
+    commit="0123456789ab",
+)
+
+
+def test_what_is_written_is_read_back() -> None:
+    text = format_document({"device": "a GPU", "ceiling": 4246.123456}, [ROW])
+    meta, rows = parse_document(text, "x.json")
+    assert meta == {"device": "a GPU", "ceiling": 4246.0}
+    assert rows == [ROW]
+
+
+def test_an_infinite_error_stays_valid_json() -> None:
+    text = format_document({}, [replace(ROW, max_error=float("inf"))])
+    assert json.loads(text)["rows"][0]["max_error"] is None
+    assert "Infinity" not in text
+
+
+def test_keys_of_later_versions_are_passed_over() -> None:
+    document = json.loads(format_document({}, [ROW]))
+    document["rows"][0]["colour"] = "green"
+    assert parse_document(json.dumps(document), "x.json")[1] == [ROW]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"meta": {}, "rows": [{"kernel": "x"}]}'])
+def test_another_document_is_named(text: str) -> None:
+    with pytest.raises(FormatError, match=r"x\.json: expected a benchmark's JSON"):
+        parse_document(text, "x.json")
+
+
+def test_a_new_measurement_replaces_the_old_one_of_the_same_call() -> None:
+    other = replace(ROW, way="warm")
+    newer = replace(ROW, ours_us=100.0, commit="fedcba987654")
+    assert merge_rows([ROW, other], [newer]) == [newer, other]
+
+
+def test_a_table_names_the_fastest_peer() -> None:
+    heading, ruler, line = format_table([ROW]).splitlines()
+    assert set(ruler) <= set("|- ")
+    assert len(heading) == len(line)
+    for word in ("double", "16384 x 8192", "float16", "129.5", "eager 151.7", "1.17", "0.98"):
+        assert word in line
+    assert "WRONG" in format_table([replace(ROW, wrong=("ours: far off",))])
+    alone = format_table([replace(ROW, peers={}, ratios={}, ours_us=20480.4)])
+    assert "| -" in alone
+    assert "20480 " in alone
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_plots_appear_whole(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    place = tmp_path / f"plot{suffix}"
+    draw_plots([ROW, replace(ROW, way="warm"), replace(ROW, way="loop")], place, title="A GPU")
+    assert place.read_bytes().startswith(magic)
+    # matplotlib keeps its fonts below the home directory.
+    assert [path for path in tmp_path.iterdir() if path.name != "home"] == [place]
+
+
+def test_pages_show_every_kernel(tmp_path: Path) -> None:
+    rows = [ROW, replace(ROW, kernel="acme/other.half", commit=None)]
+    meta = {
+        "acme/toy": {
+            "device": "a GPU",
+            "driver": "580",
+            "torch": "2.11",
+            "ceiling_gb_per_s": 4246.0,
+        }
+    }
+    write_pages(tmp_path / "h200", meta, rows)
+    page = (tmp_path / "h200.md").read_text()
+    assert "## acme/toy\n\na GPU, driver 580, torch 2.11, a copy moved 4246 GB/s" in page
+    assert "Commit: 0123456789ab." in page
+    assert "## acme/other" in page
+    assert "Commit: unknown." in page
+    assert "(h200.svg)" in page
+    assert parse_document((tmp_path / "h200.json").read_text(), "h200.json")[0] == meta
+    written = sorted(path.name for path in tmp_path.iterdir() if path.name != "home")
+    assert written == ["h200.json", "h200.md", "h200.svg"]

@@ -1,0 +1,115 @@
+"""``kernels benchmark`` on projects and hubs: its table, its JSON, its plots, its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.cli import run
+
+FAST = ["--rounds", "1", "--way", "warm"]
+
+
+def test_a_published_kernel_is_timed_at_its_commit(
+    published: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["benchmark", "acme/toy@v1", "--json", "--device", "cpu", *FAST]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["meta"]["kernel"] == "acme/toy"
+    assert document["meta"]["ceiling_gb_per_s"] > 0
+    first, second = document["rows"]
+    assert (first["kernel"], first["shape"], first["dtype"]) == ("acme/toy.double", [64], "float32")
+    assert second["shape"] == [128]
+    assert first["commit"] == published
+    assert first["flush"] is False
+    assert first["max_error"] == 0
+    assert first["ours_us"] > 0
+    assert set(first["peers"]) == {"eager"}
+    assert set(first["references"]) == {"copy"}
+    assert first["ratios"]["eager"] == pytest.approx(
+        first["peers"]["eager"] / first["ours_us"], rel=1e-2
+    )
+
+
+@pytest.mark.parametrize("revision", ["", "@1", "@v1"])
+def test_every_spelling_of_a_version(published: str, revision: str) -> None:
+    assert run(["benchmark", f"acme/toy{revision}", "--only", "64", *FAST]) == 0
+
+
+def test_a_project_is_timed_where_it_is(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, plot = tmp_path / "out.json", tmp_path / "out.svg"
+    words = ["--output", str(output), "--plot", str(plot), "--commit", "abc123"]
+    assert run(["benchmark", str(project), *words, "--rounds", "1"]) == 0
+    table = capsys.readouterr().out
+    assert "| double" in table
+    assert "eager" in table
+    rows = json.loads(output.read_text())["rows"]
+    assert {row["way"] for row in rows} == {"cold", "warm"}
+    assert {row["commit"] for row in rows} == {"abc123"}
+    assert plot.read_text().startswith("<?xml")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_an_override_counts_as_the_kernel_of_its_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCAL_KERNELS", f"acme/other={project}")
+    assert run(["benchmark", "acme/other", "--json", *FAST]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["kernel"] == "acme/other.double"
+
+
+def test_a_wrong_result_is_shown_and_fails(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    script.write_text(script.read_text().replace("x.double() * 2", "x.double() * 2 + 0.5"))
+    assert run(["benchmark", str(project), *FAST]) == 1
+    shown = capsys.readouterr()
+    assert "WRONG" in shown.out
+    assert "wrong result: toy.double (64,) float32: ours: error 0.33, allowed 1e-06" in shown.err
+
+
+def test_only_some_cases(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["benchmark", str(project), "--json", "--only", "double 128", *FAST]) == 0
+    assert [row["shape"] for row in json.loads(capsys.readouterr().out)["rows"]] == [[128]]
+    assert run(["benchmark", str(project), "--only", "triple", *FAST]) == 2
+    assert "no case of toy contains 'triple'" in capsys.readouterr().err
+
+
+def test_files_that_could_not_be_written_are_refused_before_measuring(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["benchmark", str(project), "--output", str(tmp_path / "no" / "x.json")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert run(["benchmark", str(project), "--plot", str(tmp_path / "x.gif")]) == 2
+    assert ".png or .svg" in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_here(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["benchmark", str(project), "--device", "quantum"]) == 2
+    assert "--device quantum: torch cannot use it here" in capsys.readouterr().err
+
+
+def test_a_project_without_benchmarks(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "benchmarks" / "benchmark.py").unlink()
+    assert run(["benchmark", str(project)]) == 1
+    assert "expected a file benchmark*.py, found none" in capsys.readouterr().err
+
+
+def test_a_benchmark_without_cases(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "benchmarks" / "benchmark.py").write_text("print")
+    assert run(["benchmark", str(project)]) == 1
+    assert "expected a function cases(kernel, device)" in capsys.readouterr().err
+
+
+def test_a_hub_kernel_without_benchmarks(
+    project: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    (project / "benchmarks" / "benchmark.py").rename(project / "benchmarks" / "other.py")
+    request.getfixturevalue("published")
+    assert run(["benchmark", "acme/toy"]) == 1
+    assert "acme/toy has no benchmarks/benchmark*.py at branch v1" in capsys.readouterr().err

@@ -177,3 +177,17 @@ def test_an_upload_that_is_killed_leaves_no_version_and_the_same_command_goes_on
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "uploaded"
     assert len(writable.whole()["v2"]["build/torch-cpu/__init__.py"]) > 5 * BIG
+
+
+def test_what_is_built_is_published_at_once_and_nothing_of_it_where_one_fails(
+    command, environ, writable, checkout
+):
+    kernel = checkout("a")
+    kernel.write("torch-ext/toy/__init__.py", "raise ImportError('not this one')\n")
+    failed = command("kernel_builder.cli", "build-and-upload", kernel.place, **environ)
+    assert (failed.returncode, "not this one" in failed.stdout + failed.stderr) == (1, True)
+    assert not (writable.root / "acme").exists()
+    kernel.write("torch-ext/toy/__init__.py", "VERSION = 1\n")
+    done = command("kernel_builder.cli", "build-and-upload", kernel.place, **environ)
+    assert done.returncode == 0, done.stderr
+    assert writable.whole()["v1"]["build/torch-cpu/__init__.py"] == b"VERSION = 1\n"

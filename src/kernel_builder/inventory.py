@@ -19,18 +19,24 @@ from kernel_builder.plan import VariantBuild
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain
-from kernel_builder.toolchain.cuda import identify_cuda
+from kernel_builder.toolchain.cuda import identify_cuda, list_pinned
 from kernel_builder.toolchain.torch import get_torch
 from kernel_builder.toolchain.wheels import read_cuda_wheels
 from kernel_spec.backend import BackendKind
+from kernel_spec.version import MajorMinor
 
 _PARTS = ("cc1plus", "as", "ld")
 
 
 def collect_inputs(
-    variants: Iterable[VariantBuild], settings: Settings
+    variants: Iterable[VariantBuild], settings: Settings, *, every_toolkit: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Return everything that goes into variants, besides the project's own files.
+
+    Args:
+        variants: what is, or could be, built.
+        settings: what the environment says.
+        every_toolkit: whether all pinned CUDA toolkits count, since each build chooses its own.
 
     Raises:
         ToolchainError: something is not there.
@@ -56,19 +62,24 @@ def collect_inputs(
     }
     for variant in compiled:
         if variant.backend is BackendKind.CUDA:
-            name, facts = _describe_cuda(variant, settings)
-            found[name] = facts
+            versions = {
+                toolkit_of(variant),
+                *(
+                    list_pinned(platform.machine())
+                    if every_toolkit and settings.cuda_home is None
+                    else ()
+                ),
+            }
+            found |= {f"cuda-{version}": _describe_cuda(version, settings) for version in versions}
         for origin in find_origins(variant.depends, variant.sources, settings):
             found[origin.name] = {"kind": Kind.HEADERS.value, **origin.record}
     return found
 
 
-def _describe_cuda(variant: VariantBuild, settings: Settings) -> tuple[str, dict[str, Any]]:
-    version = toolkit_of(variant)
-    name = f"cuda-{version}"
+def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, Any]:
     if settings.cuda_home is not None:
         identity = hashlib.sha256(identify_cuda(settings).encode()).hexdigest()
-        return name, {"kind": Kind.SYSTEM.value, "version": str(version), "identity": identity}
+        return {"kind": Kind.SYSTEM.value, "version": str(version), "identity": identity}
     # A lock is for every machine, so it has the wheels of each.
     wheels = {
         toolkit.machine: {
@@ -78,7 +89,7 @@ def _describe_cuda(variant: VariantBuild, settings: Settings) -> tuple[str, dict
         for toolkit in read_cuda_wheels()
         if toolkit.version == version
     }
-    return name, {"kind": Kind.WHEELS.value, "version": str(version), "wheels": wheels}
+    return {"kind": Kind.WHEELS.value, "version": str(version), "wheels": wheels}
 
 
 def _describe_compiler(compiler: Compiler, settings: Settings) -> dict[str, Any]:

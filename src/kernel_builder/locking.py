@@ -115,4 +115,4 @@ def _collect_all(project: Path, settings: Settings) -> tuple[dict[str, dict[str,
     """Return the inputs of all variants that can be built here, and whether these are all."""
     build = read_build(project)
     made = plan(build, read_sources(project, build), host=detect_host(settings))
-    return collect_inputs(made.variants, settings), not made.skipped
+    return collect_inputs(made.variants, settings, every_toolkit=True), not made.skipped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -23,10 +24,13 @@ from kernel_builder.provenance import describe_builder
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
+from kernel_builder.toolchain.cuda import list_pinned
+from kernel_spec.backend import Backend
 from kernel_spec.errors import KernelError, UsageError
 from kernel_spec.metadata import FILE_NAME as METADATA
 from kernel_spec.metadata import Metadata, Provenance, parse_metadata
 from kernel_spec.names import RepoId, choose_branch
+from kernel_spec.variant import parse_variant
 from kernel_spec.wire import TreeFile
 
 _GIT_SECONDS = 600
@@ -298,7 +302,7 @@ def _rebuild(
             force=True,
             provenance=provenance,
             reporter=reporter,
-            settings=_fresh(settings, Path(temporary)),
+            settings=_choose_toolkit(_fresh(settings, Path(temporary)), published.name),
         )
         for variant in report.variants:
             if variant.error is not None:
@@ -354,6 +358,16 @@ def _fresh(settings: Settings, temporary: Path) -> Settings:
         (settings.cache / name).mkdir(parents=True, exist_ok=True)
         (cache / name).symlink_to(settings.cache / name)
     return replace(settings, cache=cache)
+
+
+def _choose_toolkit(settings: Settings, variant: str) -> Settings:
+    """Return settings with which the pinned toolkit that a variant is for is taken."""
+    backend = parse_variant(variant).backend
+    version = backend.version if isinstance(backend, Backend) else None
+    if version is None or settings.cuda_home is not None:
+        return settings
+    pinned = list_pinned(platform.machine())
+    return replace(settings, cuda_versions=(version,)) if version in pinned else settings
 
 
 def format_verdicts(verdicts: tuple[Verdict, ...]) -> str:

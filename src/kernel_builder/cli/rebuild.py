@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.frame import cuda_option
 from kernel_builder.cli.inputs import read_input_settings, sandbox_option, source_option
 
 
@@ -26,6 +27,7 @@ from kernel_builder.cli.inputs import read_input_settings, sandbox_option, sourc
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: what fits]."
 )
+@cuda_option
 @sandbox_option
 @source_option
 def rebuild(
@@ -36,6 +38,7 @@ def rebuild(
     variants: tuple[str, ...],
     project: Path | None,
     jobs: int | None,
+    cuda_home: Path | None,
     sandbox: str | None,
     sources: tuple[str, ...],
 ) -> None:
@@ -46,7 +49,7 @@ def rebuild(
     from kernel_builder.remote import choose_hub, open_remote
     from kernel_spec.names import parse_repo_id
 
-    settings = read_input_settings(sandbox=sandbox, sources=sources)
+    settings = read_input_settings(cuda_home=cuda_home, sandbox=sandbox, sources=sources)
     name, _, revision = reference.partition("@")
     repo = parse_repo_id(name)
     url = hub or choose_hub(settings.hubs, repo.owner, settings.endpoint)

@@ -1,0 +1,325 @@
+"""Measures CUDA builds and writes ``docs/results/build.{json,md}``: run it with ``make bench-build``.
+
+The peer of the first group is ``torch.utils.cpp_extension`` on the same device code, in the form in
+which extensions are usually written: each file for nvcc, and the binding, includes torch's full
+headers. Both compile the same list of files for the same architectures, in the same run, with empty
+caches. CPU seconds are those of all processes, as the kernel accounts for them; for that alone the
+builder's sandbox is off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.config.read import read_build
+from kernel_builder.environment import detect_host, prepare_environment
+from kernel_builder.plan import Selection, VariantBuild, plan
+from kernel_builder.settings import Settings, read_settings
+from kernel_builder.sources import read_sources
+from kernel_builder.toolchain.torch_cuda import make_cuda_headers, make_stand_ins
+from kernel_builder.units import needs_device_compiler
+from kernel_spec.backend import BackendKind
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+PROJECT = ROOT / "kernels-community" / "activation"
+BUILDER = Path(sys.executable).parent / "kernel-builder"
+ARCHS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+PLANS = 11
+FILES = 10
+GOALS = {"ratio": 8.0, "warm_s": 1.0, "plan_s": 0.3, "toolchain_mb": 400.0}
+
+FULL_HEADERS = """\
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+"""
+PEER = """
+import json, os, sys
+from torch.utils import cpp_extension
+cpp_extension.CUDA_HOME = os.environ["CUDA_HOME"]  # a torch for the CPU does not look for it
+try:
+    cpp_extension.load(**json.loads(sys.argv[1]), with_cuda=True, is_python_module=False)
+except OSError as err:
+    if "cannot open shared object" not in str(err) and "undefined symbol" not in str(err):
+        raise  # else it is built, and a torch for the CPU cannot load it
+"""
+TEN = """\
+#include <torch/csrc/stable/tensor.h>
+
+__global__ void kernel_{number}(float* to) {{ to[threadIdx.x] = {number}; }}
+
+void launch_{number}(float* to) {{ kernel_{number}<<<1, 32>>>(to); }}
+"""
+
+
+def measure(command: list[str], variables: dict[str, str], **options: Any) -> dict[str, float]:
+    """Run a command to its end; return its time on the clock and on processors, in seconds."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        command, env=variables, text=True, capture_output=True, check=False, **options
+    )
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"seconds": round(wall, 3), "cpu_seconds": round(cpu, 3)}
+
+
+def plan_cuda(settings: Settings) -> VariantBuild:
+    """Plan the variant for CUDA, for the architectures of this benchmark."""
+    build = read_build(PROJECT)
+    selection = Selection(backends=frozenset({BackendKind.CUDA}), archs=ARCHS)
+    made = plan(
+        build, read_sources(PROJECT, build), host=detect_host(settings), selection=selection
+    )
+    return made.variants[0]
+
+
+def build_ours(project: Path, cache: Path, *more: str) -> dict[str, Any]:
+    """Build the variant for CUDA as a user does; return what it took and the report."""
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache), "KERNEL_BUILDER_SANDBOX": "off"}
+    report = cache / "report.json"
+    command = [str(BUILDER), "build", str(project), "--backend", "cuda", "--json", str(report)]
+    for arch in ARCHS:
+        command += ["--arch", arch]
+    figures = measure([*command, *more], variables)
+    (variant,) = json.loads(report.read_text())["variants"]
+    names = ("archs", "compiled", "reused", "size_bytes", "peak_bytes", "files")
+    return {**figures, **{name: variant[name] for name in names}}
+
+
+def build_peer(scratch: Path, settings: Settings) -> dict[str, Any]:
+    """Build the same files by ``torch.utils.cpp_extension``."""
+    variant = plan_cuda(settings)
+    environment = prepare_environment(variant, settings)
+    assert environment.cuda is not None
+    project = scratch / "project"
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("build"))
+    for unit in variant.units:
+        if needs_device_compiler(unit) or unit.component is None:
+            source = project / unit.source
+            source.write_text(FULL_HEADERS + source.read_text())
+    libraries = scratch / "lib"
+    libraries.mkdir()
+    toolchain = environment.toolchain
+    make_stand_ins(
+        (), libraries, cpu=toolchain.cpu, compiler=toolchain.command, variables=settings.variables
+    )
+    (libraries / "libcudart.so").symlink_to(environment.cuda.cudart)
+    headers = make_cuda_headers(environment.torch, environment.cuda, store=scratch / "headers")
+    include = [project / "csrc", project / "torch-ext", headers]
+    flags = sorted({flag for unit in variant.units for flag in unit.backend_flags})
+    (scratch / "peer").mkdir()
+    asked = {
+        "name": "peer_activation",
+        "sources": [str(project / unit.source) for unit in variant.units],
+        "extra_include_paths": [
+            *map(str, include),
+            str(ROOT / "src" / "kernel_builder" / "templates"),
+            str(environment.cuda.include),
+        ],
+        "extra_cflags": ["-O3", "-DNDEBUG", "-DCUDA_KERNEL", "-DUSE_CUDA=1"],
+        "extra_cuda_cflags": ["-O3", "-DNDEBUG", "-DCUDA_KERNEL", "-DUSE_CUDA=1", *flags],
+        "extra_ldflags": [f"-L{libraries}"],
+        "build_directory": str(scratch / "peer"),
+    }
+    variables = {
+        **os.environ,
+        "CUDA_HOME": str(environment.cuda.root),
+        "TORCH_CUDA_ARCH_LIST": ";".join(ARCHS),
+        "MAX_JOBS": "2",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    figures = measure([sys.executable, "-c", PEER, json.dumps(asked)], variables)
+    (library,) = (scratch / "peer").glob("*.so")
+    return {**figures, "size_bytes": library.stat().st_size}
+
+
+def build_ten(scratch: Path, cache: Path) -> dict[str, Any]:
+    """Build ten files for nvcc, change one, build again."""
+    project = scratch / "ten"
+    shutil.copytree(ROOT / "tests" / "kits" / "add_device", project)
+    names = [f"csrc/ten_{number}.cu" for number in range(FILES)]
+    for number, name in enumerate(names):
+        (project / name).write_text(TEN.format(number=number))
+    config = project / "build.toml"
+    listed = "".join(f', "{name}"' for name in names)
+    config.write_text(
+        config.read_text().replace('"csrc/add_cuda.cu"]', f'"csrc/add_cuda.cu"{listed}]')
+    )
+    first = build_ours(project, cache)
+    changed = project / names[3]
+    changed.write_text(changed.read_text().replace("= 3;", "= 33;"))
+    second = build_ours(project, cache)
+    return {
+        "files": FILES,
+        "first": first,
+        "again": second,
+        "recompiled": [each["source"] for each in second["files"] if not each["reused"]],
+    }
+
+
+def measure_builds(scratch: Path) -> dict[str, Any]:
+    """Take all figures."""
+    cache = scratch / "cache"
+    cache.mkdir()
+    settings = read_settings({**os.environ, "XDG_CACHE_HOME": str(cache)})
+    prepare_environment(plan_cuda(settings), settings)
+    toolchains = settings.cache / "toolchains"
+    size = sum(path.lstat().st_size for path in toolchains.rglob("*") if path.is_file())
+    project = scratch / "activation"
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("build"))
+    ours = build_ours(project, cache)
+    warm = [build_ours(project, cache)["seconds"] for _ in range(5)]
+    linked = build_ours(project, cache, "--force")
+    peer = build_peer(scratch, settings)
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    planned = [
+        measure([str(BUILDER), "plan", str(project)], variables)["seconds"] for _ in range(PLANS)
+    ]
+    return {
+        "archs": list(ARCHS),
+        "ours": ours,
+        "peer": peer,
+        "ratio": round(peer["cpu_seconds"] / ours["cpu_seconds"], 2),
+        "warm_s": statistics.median(warm),
+        "from_object_cache_s": linked["seconds"],
+        "ten": build_ten(scratch, cache),
+        "plan_s": statistics.median(planned),
+        "plan_best_s": min(planned),
+        "toolchain_mb": round(size / 1e6, 1),
+    }
+
+
+def describe_machine() -> dict[str, str]:
+    """Say what the figures were taken on."""
+    import torch
+
+    info = Path("/proc/cpuinfo").read_text()
+    model = next(line for line in info.splitlines() if line.startswith("model name"))
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit.stdout.strip(),
+        "cpu": f"{model.partition(':')[2].strip()}, {os.cpu_count()} cores",
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+
+
+def format_page(document: dict[str, Any]) -> str:
+    """Write the figures for people."""
+    meta, found = document["meta"], document["figures"]
+    ours, peer, ten = found["ours"], found["peer"], found["ten"]
+
+    def row(what: str, figure: str, goal: str, *, met: bool) -> str:
+        return f"| {what} | {figure} | {goal} | {'yes' if met else '**no**'} |"
+
+    recompiled = ", ".join(ten["recompiled"])
+    warm, planned, size = found["warm_s"], found["plan_s"], found["toolchain_mb"]
+    return "\n".join(
+        [
+            "# CUDA builds, measured",
+            "",
+            f"Written by `make bench-build` (`tools/bench_build.py`) on {meta['date']}, commit "
+            f"`{meta['commit']}`: {meta['cpu']}, load {meta['load']} before the run, Python "
+            f"{meta['python']}, torch {meta['torch']}. No GPU was there; nothing ran on one.",
+            "",
+            f"## `activation` for CUDA, {len(found['archs'])} architectures "
+            f"({' '.join(found['archs'])}), empty caches",
+            "",
+            "The peer compiles the same files in the usual form: torch's full headers in the binding "
+            "and in each file for nvcc. CPU seconds count every process; the clock depends on what "
+            "else the machine did.",
+            "",
+            "| | CPU seconds | seconds on the clock | library |",
+            "|---|---|---|---|",
+            f"| `kernel-builder build` (checks and import included) | {ours['cpu_seconds']:.1f} | "
+            f"{ours['seconds']:.1f} | {ours['size_bytes'] / 1e6:.2f} MB |",
+            f"| `torch.utils.cpp_extension` | {peer['cpu_seconds']:.1f} | {peer['seconds']:.1f} | "
+            f"{peer['size_bytes'] / 1e6:.2f} MB |",
+            "",
+            "Where ours goes:",
+            "",
+            "| file | CPU seconds | peak memory |",
+            "|---|---|---|",
+            *(
+                f"| `{each['source']}` | {each['cpu_seconds']:.1f} | {each['peak_bytes'] / 1e6:.0f} MB |"
+                for each in ours["files"]
+                if not each["reused"]
+            ),
+            "",
+            "## Goals",
+            "",
+            "| what | measured | goal | met |",
+            "|---|---|---|---|",
+            row(
+                "CPU seconds of the peer over ours",
+                f"{found['ratio']:.1f}x",
+                f"{GOALS['ratio']:.0f}x",
+                met=found["ratio"] >= GOALS["ratio"],
+            ),
+            row("build again, nothing changed", f"{warm:.2f} s", "1 s", met=warm < GOALS["warm_s"]),
+            row(
+                f"one of {ten['files']} files for nvcc changed: compiled again",
+                f"{recompiled} ({ten['again']['seconds']:.1f} s)",
+                "one",
+                met=len(ten["recompiled"]) == 1,
+            ),
+            row(
+                "`kernel-builder plan`, a new process",
+                f"{planned:.2f} s",
+                "0.3 s",
+                met=planned < GOALS["plan_s"],
+            ),
+            row(
+                "the toolchain on disk",
+                f"{size:.0f} MB",
+                "400 MB",
+                met=size < GOALS["toolchain_mb"],
+            ),
+            "",
+            f"With `--force` and every object in the cache (link, checks, import): "
+            f"{found['from_object_cache_s']:.1f} s.",
+            "",
+        ]
+    )
+
+
+def main() -> int:
+    """Measure, and write both files."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the directory of the results")
+    output = parser.parse_args().output
+    meta = describe_machine()
+    with tempfile.TemporaryDirectory(prefix="bench-build-") as scratch:
+        document = {"meta": meta, "goals": GOALS, "figures": measure_builds(Path(scratch))}
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "build.json").write_text(json.dumps(document, indent=2) + "\n")
+    (output / "build.md").write_text(format_page(document))
+    print(format_page(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

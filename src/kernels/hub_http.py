@@ -41,6 +41,7 @@ from kernels.errors import (
 TIMEOUT = 15.0
 # A suggestion is worth no longer wait.
 LISTING_TIMEOUT = 3.0
+LISTING_BYTES = 1 << 20
 PAUSES = (0.3, 1.2)
 LONGEST_PAUSE = 10.0
 
@@ -163,11 +164,18 @@ class HttpHub:
         """See :class:`kernels.hub.Hub`: asks once, and shortly, what else the owner has."""
         from difflib import get_close_matches
 
-        url = f"{self.url}/api/kernels?author={quote(repo.owner, safe='')}"
+        url = f"{self.url}/api/kernels?author={quote(repo.owner, safe='')}&limit=200"
         session = self.session()
+        body, until = b"", time.monotonic() + LISTING_TIMEOUT
         try:
-            response = session.get(url, headers=self._headers(), timeout=LISTING_TIMEOUT)
-            ids = [str(entry["id"]) for entry in json.loads(response.content)]
+            with session.stream(
+                "GET", url, headers=self._headers(), timeout=LISTING_TIMEOUT, follow_redirects=True
+            ) as response:
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > LISTING_BYTES or time.monotonic() > until:
+                        return ()
+            ids = [str(entry["id"]) for entry in json.loads(body)]
         except (_http_error(session), *UNREADABLE):
             return ()
         return tuple(get_close_matches(str(repo), ids, n=3))

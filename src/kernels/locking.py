@@ -21,7 +21,7 @@ from kernel_spec.metadata import Metadata, parse_metadata
 from kernel_spec.variant import parse_variant
 from kernel_spec.wire import TreeFile
 from kernels import log
-from kernels.errors import NotLockedError, RedirectError
+from kernels.errors import NotLockedError, RedirectError, RevisionNotFoundError
 from kernels.fetch import Wanted, fetch_metadata, read_verified
 from kernels.install import is_counted_or_named
 from kernels.locked import lfs_hashes
@@ -130,7 +130,14 @@ def _ref_of(entry: LockedKernel) -> KernelRef:
 
 def _locate(ref: KernelRef, known: LockedKernel | None, settings: Settings) -> Located:
     at = ref if known is None else KernelRef(ref.repo, revision=known.commit)
-    located = locate(at, settings, refresh=known is None)
+    try:
+        located = locate(at, settings, refresh=known is None)
+    except RevisionNotFoundError as err:
+        if known is None:
+            raise
+        raise NotLockedError(
+            str(ref.repo), f"{err} It was locked before; move on with: kernels lock --upgrade"
+        ) from None
     if located.moved:
         raise RedirectError(
             str(ref.repo),

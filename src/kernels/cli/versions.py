@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from kernel_spec.wire import Ref
 
 
 @click.command(name="versions")
@@ -26,6 +29,7 @@ def command(repo_id: str, as_json: bool) -> None:
     branches: dict[str, int | None] = {f"v{number}": number for number in versions_of(refs)}
     if not branches and "main" in commits:
         branches["main"] = None
+    tags = [tag.name for tag in sorted(refs.tags, key=_age)]
     system = detect()
     found: list[dict[str, Any]] = []
     for branch, version in branches.items():
@@ -47,7 +51,11 @@ def command(repo_id: str, as_json: bool) -> None:
             }
         )
     if as_json:
-        click.echo(json.dumps({"repo_id": repo_id, "hub": hub.url, "versions": found}, indent=2))
+        click.echo(
+            json.dumps(
+                {"repo_id": repo_id, "hub": hub.url, "versions": found, "tags": tags}, indent=2
+            )
+        )
         return
     if None in branches.values() or not branches:
         click.echo(f"{repo_id} has no versions (no branch v1, v2, ...).")
@@ -61,3 +69,16 @@ def command(repo_id: str, as_json: bool) -> None:
                 best = False
             else:
                 click.echo(f"  {variant['name']}: {variant['reason']}")
+    if tags:
+        click.echo(f"Tags: {', '.join(tags)}")
+
+
+def _age(tag: Ref) -> tuple[int, Any]:
+    """Order the tags of versions by number, before all others by name."""
+    from packaging.version import Version
+
+    from kernel_spec.names import VERSION_TAG
+
+    if VERSION_TAG.fullmatch(tag.name):
+        return (0, Version(tag.name[1:]))
+    return (1, tag.name)

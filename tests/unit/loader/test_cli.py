@@ -66,6 +66,12 @@ def test_versions(call, toy):
         {"name": "torch-cpu", "fits": True, "reason": None}
     ]
     assert document["versions"][1]["commit"] == toy
+    assert document["tags"] == []
+
+
+def test_versions_lists_tags_by_number(call, publisher):
+    publisher.publish("acme/toy", tags=("v1.10.0", "v1.9.0", "nightly"))
+    assert call("versions", "acme/toy")[1].endswith("Tags: v1.9.0, v1.10.0, nightly\n")
 
 
 def test_info_of_a_repository_and_of_a_path(call, toy, publisher):

@@ -124,6 +124,16 @@ def test_a_failed_lock_leaves_the_one_there_was(locked, project, publisher, call
     assert (locked / "kernels.lock").read_bytes() == before
 
 
+def test_a_locked_commit_that_is_gone_says_how_to_move_on(locked, publisher, call, cache):
+    [entry] = entries(locked)
+    (publisher.hub.root / "acme/toy/trees" / f"{entry.commit}.json").unlink()
+    shutil.rmtree(cache)
+    code, _, err = call("lock")
+    assert code == 1
+    assert "kernels lock --upgrade" in err
+    assert call("lock", "--upgrade")[0] == 0
+
+
 def test_a_moved_kernel_is_to_be_named_anew(publisher, project, call):
     publisher.publish("bob/new")
     text = 'kind = "redirect"\ndestination = "bob/new"\n'

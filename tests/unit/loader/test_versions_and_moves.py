@@ -180,9 +180,10 @@ def test_names_like_the_wanted_one_are_suggested_over_http(web, publisher):
     web.fault = lambda path: (200, {}, listing) if path.startswith("/api/kernels?") else None
     with pytest.raises(LookupError, match="Did you mean acme/toy"):
         kernels.get_kernel("acme/tpy")
-    web.fault = lambda path: OSError("gone") if path.startswith("/api/kernels?") else None
-    with pytest.raises(LookupError, match="no kernel 'acme/tpy'"):
-        kernels.get_kernel("acme/tpy")
+    for answer in (OSError("gone"), (200, {}, b"{"), (404, {}, b"{}"), (200, {}, b"[" * (2 << 20))):
+        web.fault = lambda path, it=answer: it if path.startswith("/api/kernels?") else None
+        with pytest.raises(LookupError, match="no kernel 'acme/tpy'"):
+            kernels.get_kernel("acme/tpy")
 
 
 def test_an_error_of_the_hub_is_one_error(web, publisher):

@@ -50,6 +50,8 @@ class Bound:
         return tuple(missing)
 
 
+_REPLICATE = "_replicate_for_data_parallel"
+
 _bound: dict[Forward, Bound] = {}
 
 
@@ -83,6 +85,7 @@ def make_bound(layer: LoadedLayer, original: Forward, selection: Selection | Non
 def bind(module: Any, bound: Bound) -> None:
     """Let a layer run a bound forward."""
     module.__dict__[_slot(module)] = MethodType(bound.forward, module)
+    module.__dict__[_REPLICATE] = MethodType(_replicate_for_data_parallel, module)
 
 
 def unbind(module: Any) -> None:
@@ -90,6 +93,7 @@ def unbind(module: Any) -> None:
     slot = _slot(module)
     if _is_foreign(module, module.__dict__.get(slot)):
         return
+    module.__dict__.pop(_REPLICATE, None)
     if slot == "forward":
         module.__dict__.pop(slot, None)
     else:
@@ -106,6 +110,15 @@ def find_bound(module: Any) -> Bound | None:
 def has_foreign_forward(module: Any) -> bool:
     """Say whether something else has replaced the forward of this very layer."""
     return _is_foreign(module, module.__dict__.get(_slot(module)))
+
+
+def _replicate_for_data_parallel(self: Any) -> Any:
+    """Bind the forward anew: DataParallel copies the attributes of a layer, and so the old one."""
+    kind: Any = type(self)
+    replica = kind._replicate_for_data_parallel(self)
+    if (bound := find_bound(self)) is not None:
+        bind(replica, bound)
+    return replica
 
 
 def _slot(module: Any) -> str:

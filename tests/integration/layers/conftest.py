@@ -29,11 +29,13 @@ ROOT = Path(__file__).parents[3]
 CONSUMERS = Path(__file__).parent / "consumers"
 OURS = ("activation", "triton-layer-norm")
 # Kernels that the libraries ask for and that are not ours: toys in plain torch.
-TOYS = {
-    "rotary": (2, "rotary.py"),
-    "flash-attn2": (3, "flash_attn.py"),
-    "eager-only": (1, "eager_only.py"),
-}
+# Each library asks for the version that it was written for.
+TOYS = (
+    ("rotary", 2, "rotary.py"),
+    ("flash-attn2", 3, "flash_attn.py"),
+    ("flash-attn2", 4, "flash_attn.py"),
+    ("eager-only", 1, "eager_only.py"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +57,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         assert done.returncode == 0, done.stderr
         _publish(root, name, 1, project)
-    for name, (version, source) in TOYS.items():
+    for name, version, source in TOYS:
         project = tmp_path_factory.mktemp(name) / name
         _write_toy(project, name, version, (CONSUMERS / "toys" / source).read_text())
         _publish(root, name, version, project)

@@ -250,6 +250,28 @@ def test_a_wrapped_model_is_kernelized_inside(model, x, toy, calls):
     assert report(wrapped).layers[0].path == "module.layers.0"
 
 
+def test_replicas_of_data_parallel_run_the_kernel_with_their_own_weights(write_kernel, x):
+    source = (
+        "from torch import nn\n\nclass Scale(nn.Module):\n"
+        "    def forward(self, x):\n        return x * self.weight\n"
+    )
+    project = write_kernel(source, name="replicated")
+    layer = Scaled()
+    with use_kernel_mapping({"Scale": {"cpu": LocalLayerRepository(project, layer_name="Scale")}}):
+        kernelize(layer, mode=Mode.INFERENCE, strict=True)
+    # What torch.nn.parallel.replicate does for each GPU.
+    replica = layer._replicate_for_data_parallel()
+    replica.weight = torch.full((4,), 9.0)
+    torch.testing.assert_close(replica(x), 9 * x)
+    assert runs(replica) == ["kernel"]
+    again = replica._replicate_for_data_parallel()
+    assert again.forward.__self__ is again
+    torch.testing.assert_close(layer(x), x)
+    unkernelize(layer)
+    assert layer._replicate_for_data_parallel().forward.__func__ is Scaled.forward
+    assert pickle.loads(pickle.dumps(layer)).weight.shape == (4,)
+
+
 def test_a_class_that_is_exchanged_afterwards_keeps_the_kernel(kernelized, x, calls):
     """As fully_shard and parametrize do: a subclass made for one layer."""
     layer = kernelized.layers[0]

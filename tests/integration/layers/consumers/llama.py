@@ -63,13 +63,12 @@ with tempfile.TemporaryDirectory() as folder:
 assert loaded.use_kernels
 result["use_kernels"] = sorted({layer.reason for layer in report(loaded).layers})
 
-# Each decorator is there for every model that uses it, and kernels can be had by its functions.
-kernel = hub_kernels.get_kernel("kernels-community/activation", version=1)
-result["get_kernel"] = kernel is get_kernel("kernels-community/activation", version=1)
-try:
-    hub_kernels.get_kernel("kernels-community/absent", version=1)
-except FileNotFoundError as err:
-    result["absent"] = type(err).__name__
-except LookupError as err:
-    result["absent"] = type(err).__name__
+# Attention by the id of a repository, and kernels by the function of transformers for it.
+model, plain = make_llama(torch.bfloat16), make_llama(torch.bfloat16)
+model.set_attn_implementation("kernels-community/flash-attn2")
+attention = hub_kernels.get_kernel("kernels-community/flash-attn2", version=4)
+with torch.no_grad():
+    torch.testing.assert_close(model(IDS).logits, plain(IDS).logits, rtol=3e-2, atol=3e-2)
+result["attention"] = [attention is get_kernel("kernels-community/flash-attn2", version=4)]
+result["attention"].append(len(attention.CALLS))
 print(json.dumps(result))

@@ -10,7 +10,9 @@ CALLS = []
 def flash_attn_func(q, k, v, *, softmax_scale=None, causal=False, **_):
     CALLS.append(tuple(q.shape))
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    out = scaled_dot_product_attention(q, k, v, scale=softmax_scale, is_causal=causal)
+    out = scaled_dot_product_attention(
+        q, k, v, scale=softmax_scale, is_causal=causal, enable_gqa=True
+    )
     return out.transpose(1, 2)
 
 

@@ -18,7 +18,7 @@ _KNOWN = {
     "tvm-ffi": ("apache-tvm-ffi", "tvm_ffi"),
     "nvidia-cutlass-dsl": ("nvidia-cutlass-dsl", "cutlass"),
     "nki": ("nki", "nki"),
-    "onednn": ("onednn", ""),
+    "onednn": ("onednn-devel", ""),
 }
 
 
@@ -30,12 +30,17 @@ def require_packages(variant: VariantDir) -> None:
     """
     missing = [name for name in variant.metadata.python_depends if not _is_here(name)]
     if missing:
-        wanted = " ".join(_KNOWN.get(name, (name, ""))[0] for name in missing)
+        wanted = " ".join(map(distribution_of, missing))
         raise KernelImportError(
             f"The kernel {variant.metadata.name} needs Python packages that are not installed: "
             f"{', '.join(missing)}. Install them: pip install {wanted}",
             variant.path,
         )
+
+
+def distribution_of(name: str) -> str:
+    """Return the distribution that a name in ``python-depends`` stands for."""
+    return _KNOWN.get(name, (name, ""))[0]
 
 
 def _is_here(name: str) -> bool:

@@ -21,6 +21,7 @@ VERBS = {
     "download": "Bring what a project's lock names into the cache.",
     "info": "Show what a kernel says of itself.",
     "lock": "Write which commit of every kernel a project uses.",
+    "to-wheel": "Write one wheel for each build variant of a kernel.",
     "trust": "Say whose kernels may run.",
     "update": "Ask the hubs again and bring cached kernels up to date.",
     "verify": "Hash every byte of a kernel on this machine.",
@@ -40,7 +41,7 @@ class _Verbs(click.Group):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"kernels.cli.{cmd_name}").command
+        command: click.Command = import_module(f"kernels.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

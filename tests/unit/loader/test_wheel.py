@@ -1,0 +1,123 @@
+"""``kernels to-wheel``: names, tags, requirements and bytes of the wheels."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from kernel_spec.metadata import KernelDependency
+from kernels.cli import run
+
+NAMES = {
+    "torch-cpu": ("toy_x-1.1.2+cpu-py39-none-any", "torch"),
+    "torch-universal": ("toy_x-1.1.2-py39-none-any", "torch"),
+    "torch213-cxx11-cu130-x86_64-linux": (
+        "toy_x-1.1.2+torch213cu130cxx11-cp39-abi3-manylinux_2_28_x86_64",
+        "torch==2.13.*",
+    ),
+    "torch-stable-abi211-cpu-aarch64-linux": (
+        "toy_x-1.1.2+torchstable211cpu-cp39-abi3-manylinux_2_28_aarch64",
+        "torch>=2.11",
+    ),
+    "torch210-metal-aarch64-darwin": (
+        "toy_x-1.1.2+torch210metal-cp39-abi3-macosx_15_0_arm64",
+        "torch==2.10.*",
+    ),
+    "torch210-cu128-x86_64-windows": (
+        "toy_x-1.1.2+torch210cu128-cp39-abi3-win_amd64",
+        "torch==2.10.*",
+    ),
+    "tvm-ffi01-cpu-x86_64-linux": (
+        "toy_x-1.1.2+tvmffi01cpu-cp39-abi3-manylinux_2_28_x86_64",
+        "apache-tvm-ffi==0.1.*",
+    ),
+}
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "wheels"
+
+
+@pytest.fixture
+def toy(publisher):
+    files = {"__init__.py": "from toy_x.cfg import X\nfrom . import cfg\n", "cfg.py": "X = 5\n"}
+    variants = {name: files | {"who.txt": name} for name in NAMES} | {"odd": files}
+    publisher.publish(
+        "acme/toy-x", branch="main", variants=variants, tags=("v1.1.2",), packages=("einops",)
+    )
+
+
+def test_every_variant_is_a_wheel_that_says_what_it_is_for(toy, out, capsys):
+    assert run(["to-wheel", "acme/toy-x", "1.1.2", "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert sorted(path.stem for path in out.iterdir()) == sorted(name for name, _ in NAMES.values())
+    assert len(said.out.splitlines()) == len(NAMES)
+    assert "odd is passed over" in said.err
+    for variant, (name, torch) in NAMES.items():
+        with zipfile.ZipFile(out / f"{name}.whl") as wheel:
+            stem = "-".join(name.split("-")[:2])
+            read = {entry: wheel.read(entry).decode() for entry in wheel.namelist()}
+        assert read["toy_x/who.txt"] == variant
+        metadata = read[f"{stem}.dist-info/METADATA"]
+        assert f"Requires-Dist: {torch}\nRequires-Dist: einops\n" in metadata
+        assert "Name: toy-x\n" in metadata
+        tag = name.removeprefix(f"{stem}-")
+        pure = "true" if tag.endswith("any") else "false"
+        assert f"Root-Is-Purelib: {pure}\nTag: {tag}\n" in read[f"{stem}.dist-info/WHEEL"]
+
+
+def test_the_same_variant_gives_the_same_bytes(toy, out, tmp_path):
+    words = ["to-wheel", "acme/toy-x", "1.1.2", "--variant", "torch-cpu", "--out"]
+    assert run([*words, str(out)]) == run([*words, str(tmp_path / "again")]) == 0
+    [one], [other] = out.iterdir(), (tmp_path / "again").iterdir()
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_options_change_the_tag(toy, out):
+    words = ["--python-version", "3.10", "--manylinux-version", "2.34", "--out", str(out)]
+    variant = "torch213-cxx11-cu130-x86_64-linux"
+    assert run(["to-wheel", "acme/toy-x", "1.1.2", "--variant", variant, *words]) == 0
+    [wheel] = out.iterdir()
+    assert wheel.name.endswith("-cp310-abi3-manylinux_2_34_x86_64.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [n for n in archive.namelist() if n.endswith("METADATA")]
+        assert "Requires-Python: >=3.10\n" in archive.read(metadata).decode()
+
+
+def test_pip_takes_it_and_python_imports_it(toy, out, tmp_path):
+    assert (
+        run(["to-wheel", "acme/toy-x", "1.1.2", "--variant", "torch-cpu", "--out", str(out)]) == 0
+    )
+    [wheel] = out.iterdir()
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "-t", target]
+    subprocess.run([*pip, wheel], check=True)
+    code = "import toy_x; print(toy_x.X, toy_x.cfg.__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=target, capture_output=True, text=True
+    )
+    assert done.stdout == "5 toy_x.cfg\n"
+
+
+def test_what_no_wheel_can_be_made_of_says_so(toy, publisher, out, capsys):
+    publisher.publish("acme/top", needs=(KernelDependency(repo_id="bob/base", version=1),))
+    assert run(["to-wheel", "acme/top", "1", "--out", str(out), "--json"]) == 1
+    said = capsys.readouterr()
+    assert "needs the kernels bob/base" in said.err
+    assert json.loads(said.out)[0]["wheel"] is None
+    assert not out.exists() or not list(out.iterdir())
+    assert run(["to-wheel", "acme/toy-x", "1.1.2", "--variant", "torch-rocm"]) == 2
+    assert run(["to-wheel", "acme/toy-x", ">=2"]) == 1
+    assert run(["to-wheel", "acme/toy-x", "^2"]) == 2
+    assert run(["to-wheel", "acme/toy-x", "1.1.2", "--python-version", "three"]) == 2
+
+
+def test_a_number_is_a_version_branch(publisher, out):
+    publisher.publish("acme/toy", branch="v3")
+    assert run(["to-wheel", "acme/toy", "3", "--out", str(out)]) == 0
+    assert [path.name for path in out.iterdir()] == ["toy-3+cpu-py39-none-any.whl"]

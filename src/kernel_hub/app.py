@@ -98,6 +98,7 @@ def create_app(settings: HubSettings, store: Store | None = None) -> Starlette:
         middleware=[Middleware(Edge), Middleware(RawPathRouting)],
         exception_handlers={
             KernelError: failure.answer_kernel_error,
+            OSError: failure.answer_system_error,
             HTTPException: failure.answer_http_error,
         },
     )

@@ -83,12 +83,24 @@ def serve(
         tokens=tokens,
         max_file_size=max_file_size,
     )
+    app = create_app(settings)
+    if tokens is not None and not _is_private(host, public_url):
+        click.echo(
+            f"kernel-hub: tokens come to {host} unencrypted: let a proxy with TLS stand before it and "
+            "name its https URL by --public-url",
+            err=True,
+        )
     serve_app(
-        create_app(settings),
+        app,
         host=host,
         port=port,
         on_listening=lambda url: click.echo(f"kernel-hub: serving {root} at {url}"),
     )
+
+
+def _is_private(host: str, public_url: str | None) -> bool:
+    """Say whether nobody can read along what clients send."""
+    return host in {"127.0.0.1", "::1", "localhost"} or (public_url or "").startswith("https://")
 
 
 @cli.command()

@@ -22,7 +22,7 @@ from kernel_hub.service.operations import (
     DeleteFolder,
     Operation,
 )
-from kernel_hub.service.revision import HEADS
+from kernel_hub.service.revision import HEADS, is_full_commit
 from kernel_hub.service.snapshot import Snapshot
 from kernel_hub.store.uploads import Uploads
 from kernel_spec import directory, refs
@@ -66,6 +66,10 @@ class Publisher:
             TakenError: there is one of that name.
         """
         self.refuse_plain(repo)
+        if name.startswith("refs/") or is_full_commit(name):
+            raise RequestError(
+                f"{name[:100]!r} cannot name a {kind}: it would mean something else."
+            )
         commit = self._catalogue.get_snapshot(repo, revision).commit
         try:
             refs.create_ref(self._hub, repo, kind, name, commit)
@@ -156,15 +160,16 @@ class Publisher:
             return commit
         raise MovedError(f"{repo}: the branch {branch} moves too fast to commit to; try again.")
 
-    def find_large(self, repo: RepoId, sha256: str) -> tuple[Snapshot, TreeFile] | None:
-        """Find a file of that hash in what the branches and tags hold."""
+    def list_large(self, repo: RepoId) -> Mapping[str, tuple[Snapshot, TreeFile]]:
+        """Return the files that the branches and tags hold, by sha256."""
         found = self._catalogue.read_refs(repo)
+        held: dict[str, tuple[Snapshot, TreeFile]] = {}
         for commit in dict.fromkeys(ref.commit for ref in (*found.branches, *found.tags)):
             snapshot = self._catalogue.get_snapshot(repo, commit)
             for file in snapshot.stored.values():
-                if file.sha256 == sha256:
-                    return snapshot, file
-        return None
+                if file.sha256 is not None:
+                    held.setdefault(file.sha256, (snapshot, file))
+        return held
 
     def _get_base(self, repo: RepoId, branch: str, head: str, parent: str | None) -> Snapshot:
         """Return the commit that is built on: the parent, also where a retry comes after its success."""
@@ -206,7 +211,7 @@ class Publisher:
             if content.size is not None and place.stat().st_size != content.size:
                 raise RequestError(f"{content.path}: size: expected {place.stat().st_size}.")
             return place
-        found = self.find_large(repo, content.sha256)
+        found = self.list_large(repo).get(content.sha256)
         if found is None:
             raise RequestError(
                 f"{content.path}: no bytes with the sha256 {content.sha256} were uploaded to {repo}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -44,12 +45,15 @@ async def create_commit(hub: Hub, request: Request) -> Response:
         raise ReadOnlyError(NO_PULL_REQUESTS)
     # Before the body: what has no branch needs no bytes.
     await run_in_threadpool(writing.publisher.get_head, repo, revision)
-    with writing.publisher.uploads.commit_folder(repo) as folder:
-        body = folder / "body"
-        with body.open("wb") as stream:
+    folder = await run_in_threadpool(writing.publisher.uploads.make_commit_folder, repo)
+    try:
+        with (folder / "body").open("wb") as stream:
             await write_body(request, stream.write, limit=BODY_LIMIT)
-        work = partial(_commit, writing, repo, revision, folder)
+        work = partial(_commit, hub, writing, repo, revision, folder)
         commit = await anyio.to_thread.run_sync(work, limiter=_get_turns())
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_in_threadpool(shutil.rmtree, folder, ignore_errors=True)
     url = f"{base_url(hub, request)}/kernels/{repo}/commit/{commit}"
     return JSONResponse({"success": True, "commitOid": commit, "commitUrl": url, "hookOutput": ""})
 
@@ -63,8 +67,8 @@ def _get_turns() -> anyio.CapacityLimiter:
         return limiter
 
 
-def _commit(writing: Writing, repo: RepoId, revision: str, folder: Path) -> str:
+def _commit(hub: Hub, writing: Writing, repo: RepoId, revision: str, folder: Path) -> str:
     # Numbers of lines, hashes and "body" do not meet as names.
     with (folder / "body").open("rb") as body:
-        wanted = read_commit(body, folder)
+        wanted = read_commit(body, folder, max_file_size=hub.settings.max_file_size)
     return writing.publisher.commit(repo, revision, wanted, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Mapping
 
@@ -40,6 +41,14 @@ def answer_kernel_error(request: Request, error: Exception) -> Response:
         return answer_error(
             500, "The repository is damaged on this hub; its log has the details, for its operator."
         )
+    raise error
+
+
+def answer_system_error(_request: Request, error: Exception) -> Response:
+    """Tell that the disk is full: nothing is wrong with the request. Anything else is a fault of ours."""
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        log.error("%s", error)
+        return answer_error(507, "The disk of this hub is full; nothing was written.")
     raise error
 
 

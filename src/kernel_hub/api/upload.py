@@ -134,11 +134,8 @@ async def batch(hub: Hub, request: Request) -> Response:
 def _find_here(writing: Writing, repo: RepoId, oids: list[str]) -> set[str]:
     publisher = writing.publisher
     publisher.uploads.sweep(repo)
-    return {
-        oid
-        for oid in oids
-        if publisher.uploads.find(repo, oid) is not None or publisher.find_large(repo, oid)
-    }
+    held = publisher.list_large(repo)
+    return {oid for oid in oids if oid in held or publisher.uploads.find(repo, oid) is not None}
 
 
 def _read_object(entry: Any) -> tuple[str, int]:
@@ -177,7 +174,7 @@ async def verify_large(hub: Hub, request: Request) -> Response:
     place = writing.publisher.uploads.find(repo, oid)
     if place is not None and place.stat().st_size == size:
         return JSONResponse({})
-    found = await run_in_threadpool(writing.publisher.find_large, repo, oid)
+    found = (await run_in_threadpool(writing.publisher.list_large, repo)).get(oid)
     if place is None and found is not None and found[1].size == size:
         return JSONResponse({})
     raise RequestError(f"{oid}: no such object of {size} bytes has come; upload it again.")

@@ -22,6 +22,8 @@ INLINE_LIMIT = 10 * 1024**2
 # The published builder has Xet alone for larger ones, and sends them within the commit otherwise.
 LINE_LIMIT = 64 * 1024**2 // 3 * 4 + 64 * 1024
 OPERATIONS_LIMIT = 25_000
+# Systems take 4096 bytes for the whole path, of which a hub's own folders are a part.
+PATH_LIMIT = 1024
 BODY_LIMIT = 2 * 1024**3
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -73,16 +75,17 @@ class CommitRequest:
     operations: tuple[Operation, ...]
 
 
-def read_commit(body: BinaryIO, folder: Path) -> CommitRequest:
+def read_commit(body: BinaryIO, folder: Path, *, max_file_size: int) -> CommitRequest:
     """Read a commit; the bytes that came with it are written below a folder.
 
     Args:
         body: the lines.
         folder: an empty folder for the bytes.
+        max_file_size: the size in bytes of the largest file that is taken.
 
     Raises:
         RequestError: the body is not of that form; the message names the line.
-        RequestTooLargeError: a line, or their number, is beyond the limit.
+        RequestTooLargeError: a line, a file, or their number is beyond the limit.
     """
     header: dict[str, Any] | None = None
     operations: list[Operation] = []
@@ -105,7 +108,14 @@ def read_commit(body: BinaryIO, folder: Path) -> CommitRequest:
             case _, None:
                 raise RequestError(f"Line {number} of the commit stands before its header.")
             case _:
-                operations.append(_read_operation(key, value, number, folder))
+                operation = _read_operation(key, value, number, folder)
+                if isinstance(operation, AddFile) and (
+                    operation.place.stat().st_size > max_file_size
+                ):
+                    raise RequestTooLargeError(
+                        f"{operation.path[:200]}: this hub takes files of at most {max_file_size} bytes."
+                    )
+                operations.append(operation)
         if len(operations) > OPERATIONS_LIMIT:
             raise RequestTooLargeError(f"The commit has more than {OPERATIONS_LIMIT} operations.")
     if header is None:
@@ -145,7 +155,10 @@ def _read_operation(key: str, value: dict[str, Any], number: int, folder: Path) 
         raise RequestError(f"{where}: path: expected a text.")
     if key == "deletedFolder":
         path = path.rstrip("/")
-    if fault := path_fault(path):
+    fault = path_fault(path)
+    if fault is None and len(path.encode()) > PATH_LIMIT:
+        fault = f"it is longer than {PATH_LIMIT} bytes"
+    if fault is not None:
         raise RequestError(f"{where}: unsafe path {path[:200]!r}: {fault}.")
     match key:
         case "file":

@@ -17,8 +17,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -51,17 +50,13 @@ class Uploads:
         folder.mkdir(exist_ok=True)
         return Incoming(folder, sha256, size)
 
-    @contextmanager
-    def commit_folder(self, repo: RepoId) -> Iterator[Path]:
-        """Give an empty folder for what a commit brings; it goes at the end."""
+    def make_commit_folder(self, repo: RepoId) -> Path:
+        """Make an empty folder for what a commit brings."""
         folder = self._folder(repo)
         folder.mkdir(exist_ok=True)
         place = folder / f"{secrets.token_hex(8)}.commit"
         place.mkdir()
-        try:
-            yield place
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        return place
 
     def claim(self, repo: RepoId, sha256: str, target: Path) -> bool:
         """Link a large file to a place of one's own, where nobody sweeps it; False: it is not here."""

@@ -119,3 +119,25 @@ def test_a_signature_is_for_one_action(place):
     assert not signer.is_signed(good, "put", "acme/toy", "a" * 64, "51", "00")
     assert not signer.is_signed("é", "put", "acme/toy", "a" * 64, "5", "100")
     assert not Signer().is_signed(good, "put", "acme/toy", "a" * 64, "5", "100")
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ([], False),
+        (["--host", "0.0.0.0"], True),
+        (["--host", "0.0.0.0", "--public-url", "https://hub.example"], False),
+        (["--host", "0.0.0.0", "--public-url", "http://hub.example"], True),
+    ],
+)
+def test_tokens_without_encryption_are_warned_of(place, monkeypatch, tmp_path, options, warned):
+    add_token(place, name="ci", owners=["acme"])
+    monkeypatch.setattr("kernel_hub.server.serve", lambda *_, **__: None)
+    done = CliRunner().invoke(cli, ["serve", str(tmp_path), "--tokens", str(place), *options])
+    assert done.exit_code == 0
+    assert ("unencrypted" in done.output) is warned
+
+
+def test_a_hub_does_not_start_with_a_file_that_it_cannot_use(place, tmp_path):
+    done = CliRunner().invoke(cli, ["serve", str(tmp_path), "--tokens", str(place)])
+    assert isinstance(done.exception, TokenFileError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import logging
@@ -225,6 +226,8 @@ def test_branches_and_tags(toy):
     [
         ("branch/..%2F..%2Fx", {}, 400),
         ("branch/a%20b", {}, 400),
+        ("branch/refs%2Fheads%2Fx", {}, 400),
+        ("branch/" + "0" * 40, {}, 400),
         ("branch/x", {"startingPoint": "none"}, 404),
         ("branch/x", {"startingPoint": 1}, 400),
         ("branch/x", b"[]", 400),
@@ -343,6 +346,7 @@ def test_what_is_not_there_cannot_be_deleted(toy, key):
         [add("a"), add("A")],
         [add("README.md/x")],
         [add("x" * 300)],
+        [add("/".join(["deep"] * 300))],
         [large("../big")],
         [delete("../README.md")],
         [{"key": "file", "value": {"path": "a", "content": "!!", "encoding": "base64"}}],
@@ -397,6 +401,28 @@ def test_limits(toy, monkeypatch):
     assert toy.commit(*(add(f"f{n}") for n in range(3))).status == 413
     assert toy.waiting() == []
     assert len(toy.files()) == 2
+
+
+def test_a_file_within_a_commit_has_the_limit_of_any_other(toy):
+    toy.restart(max_file_size=5)
+    assert toy.commit(add("a", b"12345")).status == 200
+    answer = toy.commit(add("b", b"123456"))
+    assert (answer.status, "at most 5 bytes" in answer.json()["error"]) == (413, True)
+    assert toy.waiting() == []
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(toy, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = toy.head()
+    monkeypatch.setattr("kernel_spec.staging.stage_files", fail)
+    answer = toy.commit(add("a"))
+    assert (answer.status, "disk of this hub is full" in answer.json()["error"]) == (507, True)
+    monkeypatch.undo()
+    assert toy.head() == before
+    assert toy.waiting() == []
+    assert toy.commit(add("a")).status == 200
 
 
 def test_who_leaves_before_the_end_has_changed_nothing(toy):

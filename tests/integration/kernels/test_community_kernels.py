@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 COMMUNITY = Path(__file__).parents[3] / "kernels-community"
-KERNELS = ["activation", "img2gray"]
+KERNELS = ["activation", "gemm", "img2gray"]
 BUILDER = Path(sys.executable).parent / "kernel-builder"
 # Compiled for processors that the loading machine may not have.
 ISA_UNITS = sorted(COMMUNITY.glob("*/csrc/cpu/avx*_*.cpp"))

@@ -78,7 +78,7 @@ int count_resident(int tile, int device, int processors) {
   static std::atomic<int> known[kMostDevices][Compiled::kCount];
   std::atomic<int>& count = known[device][tile];
   if (const int found = count) return found;
-  const TileFacts& facts = Compiled::kFacts[tile];
+  const TileFacts& facts = kTiles[tile];
   STD_CUDA_CHECK(cudaFuncSetAttribute(
       kernel_of(tile), cudaFuncAttributeMaxDynamicSharedMemorySize, facts.bytes));
   int resident = processors * facts.blocks_per_sm;
@@ -134,44 +134,85 @@ Matrix operand(const View& view, int64_t rows, int64_t k, int box_rows) {
       CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_128B};
 }
 
-Problem describe_problem(const Product& product, void* c, int64_t c_stride, const TileFacts& tile) {
+// The rows of an operand that one load brings. The copy engine is slow outside of a matrix, so a
+// tile that is higher than the matrix loads only what there is; the rest of C is never stored.
+int fit_box(int load_rows, int tile_rows, int64_t rows) {
+  if (load_rows < tile_rows) return load_rows;
+  return static_cast<int>(count_loaded_rows(tile_rows, rows));
+}
+
+// Where C is written: 16-byte aligned rows of dense columns.
+struct Result {
+  __nv_bfloat16* data;
+  int64_t row_stride;
+};
+
+Problem describe_problem(
+    const Product& product, const Result& c, const TileFacts& tile, int processors) {
   Problem problem{};
   problem.a_scale = static_cast<const float*>(product.a_scale.data);
   problem.b_scale = static_cast<const float*>(product.b_scale.data);
-  problem.c = static_cast<__nv_bfloat16*>(c);
+  problem.c = c.data;
   problem.a_scale_k_stride = product.a_scale.k_stride;
   problem.a_scale_m_stride = product.a_scale.row_stride;
   problem.b_scale_k_stride = product.b_scale.k_stride;
   problem.b_scale_n_stride = product.b_scale.row_stride;
-  problem.c_stride = c_stride;
+  problem.c_stride = c.row_stride;
   problem.m = static_cast<int>(product.m);
   problem.n = static_cast<int>(product.n);
   problem.k_blocks = static_cast<int>(product.k_blocks());
-  problem.m_units = count_m_units(tile, product.m);
-  problem.n_units = count_n_units(tile, product.n);
+  problem.raster =
+      choose_raster(tile, {product.m, product.n, product.k_blocks()}, processors);
   return problem;
 }
 
-void launch(const Product& product, void* c, int64_t c_stride, int index, int device,
-            cudaStream_t stream) {
-  const TileFacts& tile = Compiled::kFacts[index];
-  const int processors = count_processors(device);
-  Problem problem = describe_problem(product, c, c_stride, tile);
-  problem.raster = choose_raster(tile, problem.m_units, processors);
-  const CUtensorMap a_map =
-      describe_matrix(operand(product.a, product.m, product.k, tile.load_rows_a));
-  const CUtensorMap b_map =
-      describe_matrix(operand(product.b, product.n, product.k, tile.load_rows_b));
-  const CUtensorMap c_map = describe_matrix(
-      {c, product.m, product.n, c_stride, 16, tile.piece_columns, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+// Where launches go.
+struct Queue {
+  int device;
+  int processors;
+  cudaStream_t stream;
+};
+
+void launch(const Product& product, const Result& c, int index, bool waits_late,
+            const Queue& queue) {
+  const TileFacts& tile = kTiles[index];
+  Problem problem = describe_problem(product, c, tile, queue.processors);
+  problem.waits_late = waits_late;
+  const int box_a = fit_box(tile.load_rows_a, tile.rows, product.m);
+  const int box_b = fit_box(tile.load_rows_b, tile.columns, product.n);
+  problem.stage_bytes =
+      (box_a * (tile.rows / tile.load_rows_a) + box_b * (tile.columns / tile.load_rows_b)) *
+      kBlockK;
+  CUtensorMap a_map = describe_matrix(operand(product.a, product.m, product.k, box_a));
+  CUtensorMap b_map = describe_matrix(operand(product.b, product.n, product.k, box_b));
+  CUtensorMap c_map = describe_matrix(
+      {c.data, product.m, product.n, c.row_stride, 16, tile.piece_columns,
+       CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
        tile.piece_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE});
-  const int units = problem.m_units * problem.n_units;
-  const int resident = count_resident(index, device, processors);
-  const Launch launch(tile, tile.splits > 1 ? units : std::min(units, resident), stream);
-  void* arguments[] = {
-      const_cast<CUtensorMap*>(&a_map), const_cast<CUtensorMap*>(&b_map),
-      const_cast<CUtensorMap*>(&c_map), &problem};
+  const int units = problem.raster.m_units * problem.raster.n_units;
+  const int resident = count_resident(index, queue.device, queue.processors);
+  const Launch launch(tile, tile.splits > 1 ? units : std::min(units, resident), queue.stream);
+  void* arguments[] = {&a_map, &b_map, &c_map, &problem};
   STD_CUDA_CHECK(cudaLaunchKernelExC(&launch.config, kernel_of(index), arguments));
+}
+
+// The rows of a product before `split`, or from it on.
+Product take_rows(const Product& product, int64_t begin, int64_t end) {
+  Product rows = product;
+  rows.m = end - begin;
+  rows.a.data = static_cast<const uint8_t*>(product.a.data) + begin * product.a.row_stride;
+  rows.a_scale.data =
+      static_cast<const float*>(product.a_scale.data) + begin * product.a_scale.row_stride;
+  return rows;
+}
+
+void launch_plan(
+    const Product& product, const Result& c, const Plan& plan, const Queue& queue) {
+  launch(take_rows(product, 0, plan.split), c, plan.tile, false, queue);
+  if (plan.split == product.m) return;
+  const Result rest = {c.data + plan.split * c.row_stride, c.row_stride};
+  // It shares nothing with the first launch but the stream, so it starts beside it.
+  launch(take_rows(product, plan.split, product.m), rest, plan.tail_tile, true, queue);
 }
 
 }  // namespace
@@ -200,13 +241,15 @@ void multiply_into(
       c.stride(1) == 1 && (product.m == 1 || c.stride(0) >= product.n) &&
       is_aligned(c.const_data_ptr(), product.m == 1 ? 0 : c.stride(0), 2);
   const Tensor target = direct ? c : make_result(a, b, nt);
+  const Queue queue = {device, count_processors(device), stream};
   const Repacked copies = repack_operands(product, a, stream);
-  const int chosen = tile >= 0 ? static_cast<int>(tile)
-                               : choose_tile(
-                                     product.m, product.n, product.k_blocks(),
-                                     count_processors(device));
-  const int64_t c_stride = product.m == 1 ? product.n : target.stride(0);
-  launch(product, target.mutable_data_ptr(), c_stride, chosen, device, stream);
+  const Plan plan =
+      tile >= 0 ? Plan{static_cast<int>(tile), product.m, 0, 0.0}
+                : choose_plan({product.m, product.n, product.k_blocks()}, queue.processors);
+  const Result result = {
+      static_cast<__nv_bfloat16*>(target.mutable_data_ptr()),
+      product.m == 1 ? product.n : target.stride(0)};
+  launch_plan(product, result, plan, queue);
   if (!direct) torch::stable::copy_(c, target);
 }
 

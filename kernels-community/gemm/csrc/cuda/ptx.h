@@ -59,16 +59,10 @@ __device__ __forceinline__ bool try_wait(uint32_t barrier, uint32_t parity) {
   return done != 0;
 }
 
-// Waits for the end of the phase of this parity. A build with GEMM_TRAP ends instead of hanging.
+// Waits for the end of the phase of this parity.
 __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
-#if defined(GEMM_TRAP)
-  for (int tries = 0; !try_wait(barrier, parity); ++tries) {
-    if (tries == 1 << 20) __trap();
-  }
-#else
   while (!try_wait(barrier, parity)) {
   }
-#endif
 }
 
 __device__ __forceinline__ void fence_barrier_init() {
@@ -181,7 +175,7 @@ __device__ __forceinline__ float load_float(uint32_t from) {
 
 // ---- the order of kernels in a stream, and registers
 
-// Lets the next kernel of the stream start its prologue; it still waits for our results.
+// Lets the next kernel of the stream take processors that fall free; it may still wait for us.
 __device__ __forceinline__ void allow_next_kernel() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(kThreads) repack_kernel(const __grid_constant_
   // writes of a warp (8 groups of rows, 4 words) and its reads (4 words at a time) over the banks.
   __shared__ uint32_t turned[kSide][kSide / 4];
   ptx::wait_for_previous_kernel();
+  ptx::allow_next_kernel();
   const int eight = static_cast<int>(threadIdx.x) % 8;
   const int word = static_cast<int>(threadIdx.x) / 8;  // of four k
   for (int tile = static_cast<int>(blockIdx.x); tile < jobs.tiles;

@@ -12,6 +12,7 @@
 #include <cuda_bf16.h>
 
 #include "ptx.h"
+#include "raster.h"
 #include "tile.h"
 #include "wgmma.h"
 
@@ -30,9 +31,9 @@ struct Problem {
   int m;
   int n;
   int k_blocks;
-  int m_units;  // places of clusters along M and N
-  int n_units;
-  int raster;  // units along M that are walked before the next N, to stay in the L2 cache
+  int stage_bytes;  // that the copy engine brings in one step
+  Raster raster;    // of the clusters
+  bool waits_late;  // for the kernel before it, of which it needs nothing
 };
 
 struct Place {
@@ -43,13 +44,7 @@ struct Place {
 // Where the tile of number `unit` lies, for the block `sharer` of its cluster.
 template <class Tile>
 __device__ __forceinline__ Place locate(const Problem& problem, int unit, int sharer) {
-  const int per_band = problem.raster * problem.n_units;
-  const int band = unit / per_band;
-  const int first = band * problem.raster;
-  const int height = min(problem.raster, problem.m_units - first);
-  const int within = unit - band * per_band;
-  const int m = first + within % height;
-  const int n = within / height;
+  const auto [m, n] = find_unit(problem.raster, unit);
   constexpr int kAlongM = Tile::kShare == Share::kB ? Tile::kSharers : 1;
   constexpr int kAlongN = Tile::kShare == Share::kA ? Tile::kSharers : 1;
   return {m * kAlongM + (kAlongM > 1 ? sharer : 0), n * kAlongN + (kAlongN > 1 ? sharer : 0)};
@@ -106,7 +101,7 @@ __device__ __forceinline__ Block<Tile> find_block(const Problem& problem, uint32
   block.split = rank / Tile::kSharers;
   block.first_unit = static_cast<int>(blockIdx.x) / Tile::kCluster;
   block.unit_step = static_cast<int>(gridDim.x) / Tile::kCluster;
-  block.units = problem.m_units * problem.n_units;
+  block.units = problem.raster.m_units * problem.raster.n_units;
   block.k_begin = problem.k_blocks * block.split / Tile::kSplits;
   block.k_end = problem.k_blocks * (block.split + 1) / Tile::kSplits;
   return block;
@@ -117,7 +112,6 @@ template <class Tile>
 __device__ __forceinline__ void load_operands(
     const CUtensorMap& a_map, const CUtensorMap& b_map, const Problem& problem,
     const Block<Tile>& block) {
-  constexpr uint32_t kBytes = Tile::kBytesA + Tile::kBytesB;
   const auto sharing =
       static_cast<uint16_t>(((1 << Tile::kSharers) - 1) << (block.split * Tile::kSharers));
   Ring<Tile::kStages> ring;
@@ -128,7 +122,7 @@ __device__ __forceinline__ void load_operands(
     for (int k = block.k_begin; k < block.k_end; ++k) {
       ptx::wait(block.empty(ring.stage), ring.parity ^ 1);
       const uint32_t full = block.full(ring.stage);
-      ptx::arrive_expecting(full, kBytes);
+      ptx::arrive_expecting(full, static_cast<uint32_t>(problem.stage_bytes));
       if constexpr (Tile::kShare == Share::kA) {
         const int part = block.sharer * Tile::kLoadRowsA;
         ptx::load_tile_shared(
@@ -190,69 +184,158 @@ struct Sums {
   float values[Tile::kWaves][Tile::kColumns / 2];
 };
 
-// Multiplies the steps of K of one tile. `group` is this warpgroup.
+// The scales of one step for the rows of one thread: its row and the one 8 further down.
 template <class Tile>
-__device__ __forceinline__ void multiply_tile(
-    Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
+struct Scales {
+  float upper[Tile::kWaves];
+  float lower[Tile::kWaves];
+  float b[Tile::kScalesB];
+};
+
+template <class Tile>
+__device__ __forceinline__ Scales<Tile> read_scales(uint32_t scales, int group) {
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  Scales<Tile> read;
+#pragma unroll
+  for (int wave = 0; wave < Tile::kWaves; ++wave) {
+    const int row = (group * Tile::kWaves + wave) * 64 + warp * 16 + lane / 4;
+    read.upper[wave] = ptx::load_float(scales + row * 4);
+    read.lower[wave] = ptx::load_float(scales + (row + 8) * 4);
+  }
+#pragma unroll
+  for (int i = 0; i < Tile::kScalesB; ++i) {
+    read.b[i] = ptx::load_float(scales + (Tile::kRows + i) * 4);
+  }
+  return read;
+}
+
+// Queues the multiplication of one step, for 64 rows and `columns` columns from `first_column`.
+template <class Tile, int columns>
+__device__ __forceinline__ void queue_step(
+    float (&block_sums)[columns / 2], const Block<Tile>& block, int stage, int row,
+    int first_column) {
+  const uint64_t a = describe_tile(block.a(stage) + row * kBlockK);
+  const uint64_t b = describe_tile(block.b(stage) + first_column * kBlockK);
+  begin_multiplying();
+#pragma unroll
+  for (int i = 0; i < kBlockK / kInstructionK; ++i) {
+    const int step = i * kInstructionK >> 4;
+    multiply<columns>(block_sums, a + step, b + step, i > 0);
+  }
+  end_multiplying();
+}
+
+// Tells every block that fills this stage that this warp has read it.
+template <class Tile>
+__device__ __forceinline__ void release_stage(const Block<Tile>& block, int stage) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (Tile::kSharers > 1) {
+    if (lane < Tile::kSharers) {
+      ptx::arrive_remotely(block.empty(stage), block.split * Tile::kSharers + lane);
+    }
+  } else {
+    if (lane == 0) ptx::arrive(block.empty(stage));
+  }
+}
+
+// sums += scale * block_sums, for the columns from `first_column`.
+template <class Tile, int columns>
+__device__ __forceinline__ void add_scaled(
+    float (&sums)[Tile::kColumns / 2], const float (&block_sums)[columns / 2],
+    const Scales<Tile>& scales, int wave, int first_column) {
+  constexpr int kStep = greatest_divisor(Tile::kScaleColumns, columns);
+#pragma unroll
+  for (int column = 0; column < columns; column += kStep) {
+    const float scale_b = scales.b[(first_column + column) / Tile::kScaleColumns];
+    const float upper = scales.upper[wave] * scale_b;
+    const float lower = scales.lower[wave] * scale_b;
+#pragma unroll
+    for (int j = 0; j < kStep / 8; ++j) {
+      const int from = (column / 8 + j) * 4;
+      float* to = &sums[first_column / 2 + from];
+      to[0] = fmaf(upper, block_sums[from], to[0]);
+      to[1] = fmaf(upper, block_sums[from + 1], to[1]);
+      to[2] = fmaf(lower, block_sums[from + 2], to[2]);
+      to[3] = fmaf(lower, block_sums[from + 3], to[3]);
+    }
+  }
+}
+
+template <class Tile>
+__device__ __forceinline__ void clear(Sums<Tile>& sums) {
 #pragma unroll
   for (int wave = 0; wave < Tile::kWaves; ++wave) {
 #pragma unroll
     for (float& value : sums.values[wave]) value = 0.0f;
   }
+}
+
+// Multiplies the steps of K of one tile. `group` is this warpgroup. While it scales its sums, the
+// other warpgroup multiplies.
+template <class Tile>
+__device__ __forceinline__ void multiply_tile(
+    Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
   for (int k = block.k_begin; k < block.k_end; ++k) {
     ptx::wait(block.full(ring.stage), ring.parity);
-    const uint32_t scales = block.scales(ring.stage);
-    float scale_b[Tile::kScalesB];
-#pragma unroll
-    for (int i = 0; i < Tile::kScalesB; ++i) {
-      scale_b[i] = ptx::load_float(scales + (Tile::kRows + i) * 4);
-    }
+    const Scales<Tile> scales = read_scales<Tile>(block.scales(ring.stage), group);
 #pragma unroll
     for (int wave = 0; wave < Tile::kWaves; ++wave) {
-      const int row = (group * Tile::kWaves + wave) * 64;
-      const uint32_t scale_a = scales + (row + warp * 16 + lane / 4) * 4;
-      const float upper = ptx::load_float(scale_a);
-      const float lower = ptx::load_float(scale_a + 8 * 4);
-      const uint64_t a = describe_tile(block.a(ring.stage) + row * kBlockK);
-      const uint64_t b = describe_tile(block.b(ring.stage));
       float block_sums[Tile::kColumns / 2];
-      begin_multiplying();
-#pragma unroll
-      for (int i = 0; i < kBlockK / kInstructionK; ++i) {
-        const int step = i * kInstructionK >> 4;
-        multiply<Tile::kColumns>(block_sums, a + step, b + step, i > 0);
-      }
-      end_multiplying();
+      const int row = (group * Tile::kWaves + wave) * 64;
+      queue_step<Tile, Tile::kColumns>(block_sums, block, ring.stage, row, 0);
       wait_for_sums<0>();
-      if (wave == Tile::kWaves - 1) {
-        if constexpr (Tile::kSharers > 1) {
-          if (lane < Tile::kSharers) {
-            ptx::arrive_remotely(
-                block.empty(ring.stage), block.split * Tile::kSharers + lane);
-          }
-        } else {
-          if (lane == 0) ptx::arrive(block.empty(ring.stage));
-        }
-      }
-#pragma unroll
-      for (int part = 0; part < Tile::kScalesB; ++part) {
-        const float scale_upper = upper * scale_b[part];
-        const float scale_lower = lower * scale_b[part];
-#pragma unroll
-        for (int j = 0; j < Tile::kScaleColumns / 8; ++j) {
-          const int at = (part * (Tile::kScaleColumns / 8) + j) * 4;
-          float* to = &sums.values[wave][at];
-          to[0] = fmaf(scale_upper, block_sums[at], to[0]);
-          to[1] = fmaf(scale_upper, block_sums[at + 1], to[1]);
-          to[2] = fmaf(scale_lower, block_sums[at + 2], to[2]);
-          to[3] = fmaf(scale_lower, block_sums[at + 3], to[3]);
-        }
-      }
+      if (wave == Tile::kWaves - 1) release_stage(block, ring.stage);
+      add_scaled<Tile, Tile::kColumns>(sums.values[wave], block_sums, scales, wave, 0);
     }
     ring.advance();
   }
+}
+
+// `steps` steps of K with the columns in two parts, of which one is scaled while the other
+// multiplies. The compiler loses sight of multiplications that are under way when a loop repeats,
+// so the matrix unit runs dry once in that many steps.
+template <class Tile, int steps>
+__device__ __forceinline__ void multiply_steps_in_parts(
+    Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
+  constexpr int kLeft = Tile::kLeftColumns;
+  constexpr int kRight = Tile::kColumns - kLeft;
+  const int row = group * 64;
+  float left[kLeft / 2];
+  float right[kRight / 2];
+  ptx::wait(block.full(ring.stage), ring.parity);
+  Scales<Tile> scales = read_scales<Tile>(block.scales(ring.stage), group);
+  queue_step<Tile, kLeft>(left, block, ring.stage, row, 0);
+#pragma unroll
+  for (int step = 0; step < steps; ++step) {
+    const int stage = ring.stage;
+    queue_step<Tile, kRight>(right, block, stage, row, kLeft);
+    wait_for_sums<1>();
+    add_scaled<Tile, kLeft>(sums.values[0], left, scales, 0, 0);
+    ring.advance();
+    const Scales<Tile> last = scales;
+    if (step < steps - 1) {
+      ptx::wait(block.full(ring.stage), ring.parity);
+      scales = read_scales<Tile>(block.scales(ring.stage), group);
+      queue_step<Tile, kLeft>(left, block, ring.stage, row, 0);
+      wait_for_sums<1>();
+    } else {
+      wait_for_sums<0>();
+    }
+    release_stage(block, stage);
+    add_scaled<Tile, kRight>(sums.values[0], right, last, 0, kLeft);
+  }
+}
+
+template <class Tile>
+__device__ __forceinline__ void multiply_tile_in_parts(
+    Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
+  constexpr int kSteps = 4;
+  int k = block.k_begin;
+  for (; k + kSteps <= block.k_end; k += kSteps) {
+    multiply_steps_in_parts<Tile, kSteps>(sums, ring, block, group);
+  }
+  for (; k < block.k_end; ++k) multiply_steps_in_parts<Tile, 1>(sums, ring, block, group);
 }
 
 __device__ __forceinline__ uint32_t pack(float low, float high) {
@@ -385,8 +468,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kerne
   } else {
     __syncthreads();
   }
+  if (!problem.waits_late) ptx::wait_for_previous_kernel();
   ptx::allow_next_kernel();
-  ptx::wait_for_previous_kernel();
 
   Sums<Tile> sums;
   if (warp >= Tile::kGroups * 4) {
@@ -405,7 +488,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kerne
     Ring<Tile::kStages> ring;
     for (int unit = block.first_unit; unit < block.units; unit += block.unit_step) {
       const Place place = locate<Tile>(problem, unit, block.sharer);
-      multiply_tile(sums, ring, block, group);
+      clear(sums);
+      if constexpr (Tile::kParts == 2) {
+        multiply_tile_in_parts(sums, ring, block, group);
+      } else {
+        multiply_tile(sums, ring, block, group);
+      }
       if constexpr (Tile::kSplits == 1) {
         store_tile(sums, c_map, block, place, group);
       } else {
@@ -419,6 +507,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kerne
   }
   // Nobody leaves while others may still write or read its shared memory.
   if (Tile::kCluster > 1) ptx::cluster_meet();
+  // Whoever waits for this kernel also waits for the one before it.
+  if (problem.waits_late) ptx::wait_for_previous_kernel();
 }
 
 }  // namespace gemm::cuda

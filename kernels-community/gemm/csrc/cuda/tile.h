@@ -9,9 +9,19 @@ namespace gemm::cuda {
 constexpr int kBlockK = 128;        // bytes of K in one step: a scale block, and a swizzle row
 constexpr int kInstructionK = 32;   // bytes of K in one matrix instruction
 constexpr int kGroupThreads = 128;  // a warpgroup
-constexpr int kSharedBytes = 227 * 1024;     // what one block may have
-constexpr int kSharedBytesOfTwo = 113 * 1024;  // what each of two blocks of a processor may have
 constexpr int kMostStages = 8;
+
+// Shared memory and registers of a block, and of its math and load threads, where one, two or three
+// blocks share a processor (228 KB, of which each block costs 1, and 65536 registers).
+struct Allowance {
+  int bytes;
+  int math_registers;
+};
+constexpr Allowance allow(int blocks_per_sm) {
+  return blocks_per_sm == 1   ? Allowance{227 * 1024, 232}
+         : blocks_per_sm == 2 ? Allowance{113 * 1024, 208}
+                              : Allowance{75 * 1024, 112};
+}
 
 // Which operand the blocks of a cluster have in common, so that it is fetched once for all.
 enum class Share { kNothing, kA, kB };
@@ -20,8 +30,10 @@ constexpr int greatest_divisor(int a, int b) { return b == 0 ? a : greatest_divi
 
 // One way to cut. `groups` warpgroups multiply, each `waves` times 64 rows by all the columns.
 // `sharers` blocks of a cluster share an operand; `splits` of them divide K among themselves.
+// `parts` is 2 where a warpgroup multiplies one part of the columns while it scales the other.
 template <
-    int groups, int waves, int columns, Share share, int sharers, int splits, int blocks_per_sm>
+    int groups, int waves, int columns, Share share, int sharers, int splits, int blocks_per_sm,
+    int parts = 1>
 struct Tile {
   static constexpr int kGroups = groups;
   static constexpr int kWaves = waves;
@@ -31,30 +43,39 @@ struct Tile {
   static constexpr int kSharers = sharers;
   static constexpr int kSplits = splits;
   static constexpr int kCluster = sharers * splits;
+  static constexpr int kParts = parts;
   static constexpr int kBlocksPerSm = blocks_per_sm;
   static constexpr int kThreads = (groups + 1) * kGroupThreads;
   static_assert((share == Share::kNothing) == (sharers == 1));
+  static_assert(parts == 1 || (parts == 2 && waves == 1));
 
   // What one load brings, of its own part where an operand is shared.
   static constexpr int kLoadRowsA = share == Share::kA ? kRows / sharers : kRows;
   static constexpr int kLoadRowsB = share == Share::kB ? columns / sharers : columns;
   static_assert(kLoadRowsA % 8 == 0 && kLoadRowsB % 8 == 0, "parts begin at whole swizzle atoms");
 
+  // Columns of the first of two parts; the second begins at a whole swizzle atom.
+  static constexpr int kLeftColumns = columns % 32 == 0 ? columns / 2 : (columns + 16) / 2;
+
   // Columns that surely have one scale of B in common.
   static constexpr int kScaleColumns = greatest_divisor(columns, 128);
   static constexpr int kScalesB = columns / kScaleColumns;
 
   // Registers of a thread; the launch gives every thread the average.
-  static constexpr int kMathRegisters = groups == 2 ? 232 : (blocks_per_sm == 2 ? 208 : 112);
+  static constexpr int kMathRegisters = allow(blocks_per_sm).math_registers;
   static constexpr int kLoadRegisters = 40;
 
   // Results leave in pieces of `kPieceColumns`, each warp its own 16 rows.
   static constexpr int kPieceColumns =
-      columns % 64 == 0 ? 64 : (columns % 48 == 0 ? 48 : columns / 2);
+      columns % 64 == 0   ? 64
+      : columns % 48 == 0 ? 48
+      : columns % 32 == 0 ? columns / 2
+                          : columns;
+  static_assert(kPieceColumns % 16 == 0 && columns % kPieceColumns == 0);
   static constexpr bool kPieceSwizzled = kPieceColumns == 64;
   static constexpr int kPieces = columns / kPieceColumns;
   static constexpr int kPieceBytes = 16 * kPieceColumns * 2;
-  static constexpr int kPieceBuffers = waves * kPieces > 1 && waves == 1 ? 2 : 1;
+  static constexpr int kPieceBuffers = waves == 1 && kPieces > 1 ? 2 : 1;
   static constexpr int kResultBytes =
       splits > 1 ? 0 : groups * 4 * kPieceBuffers * ((kPieceBytes + 1023) / 1024 * 1024);
 
@@ -64,9 +85,8 @@ struct Tile {
   static constexpr int kScaleBytes = (kRows + (kScalesB + 3) / 4 * 4) * 4;
   static constexpr int kStageBytes = kBytesA + kBytesB + kScaleBytes + 16;
   static constexpr int kAlignment = 1024;
-  static constexpr int kBudget =
-      blocks_per_sm == 1 ? kSharedBytes : (blocks_per_sm == 2 ? kSharedBytesOfTwo : 75 * 1024);
-  static constexpr int kFitting = (kBudget - kAlignment - kResultBytes) / kStageBytes;
+  static constexpr int kFitting = 
+      (allow(blocks_per_sm).bytes - kAlignment - kResultBytes) / kStageBytes;
   static constexpr int kStages = kFitting < kMostStages ? kFitting : kMostStages;
   static_assert(kStages >= 2);
   static constexpr int kAt_B = kStages * kBytesA;

@@ -1,21 +1,30 @@
-// The tiles that are compiled, and which of them serves a product.
+// The tiles that are compiled, what each costs, and which of them serve a product.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "raster.h"
 #include "tile.h"
 
 namespace gemm::cuda {
 
-// What the choice needs to know of a Tile.
+// What a tile takes, in microseconds: a step of K of the tiles that run at once, the rest of a tile,
+// the rest of a launch. Fitted to the times of 24 shapes on an H200 (docs/kernels/gemm.md).
+struct Cost {
+  double step;
+  double end;
+  double launch;
+};
+
+// What the choice and the launch need to know of a Tile.
 struct TileFacts {
   int rows;
   int columns;
-  int along_m;  // blocks of a cluster along M, N and K
+  int along_m;  // blocks of a cluster along M and N
   int along_n;
-  int splits;
+  int splits;  // and along K
   int blocks_per_sm;
   int threads;
   int bytes;
@@ -23,11 +32,12 @@ struct TileFacts {
   int load_rows_b;
   int piece_columns;
   bool piece_swizzled;
+  Cost cost;
   constexpr int cluster() const { return along_m * along_n * splits; }
 };
 
 template <class Tile>
-constexpr TileFacts facts_of() {
+constexpr TileFacts facts_of(Cost cost) {
   return {
       Tile::kRows,
       Tile::kColumns,
@@ -40,40 +50,59 @@ constexpr TileFacts facts_of() {
       Tile::kLoadRowsA,
       Tile::kLoadRowsB,
       Tile::kPieceColumns,
-      Tile::kPieceSwizzled};
+      Tile::kPieceSwizzled,
+      cost};
 }
 
 template <class... Tiles>
 struct TileList {
   static constexpr int kCount = sizeof...(Tiles);
-  static constexpr std::array<TileFacts, sizeof...(Tiles)> kFacts = {facts_of<Tiles>()...};
+  static constexpr std::array<TileFacts, kCount> with(const std::array<Cost, kCount>& costs) {
+    int i = 0;
+    return {facts_of<Tiles>(costs[i++])...};
+  }
 };
 
 using Compiled = TileList<
     Tile<2, 1, 128, Share::kNothing, 1, 1, 1>,
-    Tile<2, 1, 128, Share::kB, 2, 1, 1>,
     Tile<2, 2, 128, Share::kA, 2, 1, 1>,
-    Tile<2, 1, 192, Share::kB, 2, 1, 1>,
-    Tile<2, 1, 144, Share::kB, 2, 1, 1>,
-    Tile<2, 1, 160, Share::kB, 2, 1, 1>,
+    Tile<2, 1, 192, Share::kNothing, 1, 1, 1, 2>,
+    Tile<2, 1, 160, Share::kNothing, 1, 1, 1, 2>,
+    Tile<2, 1, 144, Share::kNothing, 1, 1, 1, 2>,
     Tile<2, 1, 96, Share::kB, 2, 1, 1>,
-    Tile<1, 2, 128, Share::kNothing, 1, 1, 2>,
+    Tile<2, 1, 192, Share::kNothing, 1, 2, 1>,
     Tile<1, 1, 128, Share::kNothing, 1, 1, 2>,
     Tile<1, 1, 128, Share::kNothing, 1, 2, 2>,
     Tile<1, 1, 128, Share::kNothing, 1, 4, 2>,
-    Tile<1, 1, 128, Share::kNothing, 1, 8, 2>,
-    Tile<1, 1, 64, Share::kNothing, 1, 2, 3>,
-    Tile<1, 1, 64, Share::kNothing, 1, 4, 3>,
-    Tile<1, 1, 64, Share::kNothing, 1, 8, 3>,
-    Tile<2, 1, 192, Share::kNothing, 1, 2, 1>,
-    Tile<2, 1, 192, Share::kB, 2, 2, 1>,
-    Tile<2, 1, 128, Share::kB, 2, 2, 1>,
-    Tile<2, 2, 128, Share::kB, 2, 1, 1>,
-    Tile<2, 1, 128, Share::kA, 2, 1, 1>,
-    Tile<2, 1, 192, Share::kA, 2, 1, 1>,
     Tile<1, 1, 64, Share::kNothing, 1, 1, 3>,
-    Tile<2, 2, 128, Share::kNothing, 1, 1, 1>,
-    Tile<2, 1, 192, Share::kNothing, 1, 1, 1>>;
+    Tile<1, 1, 64, Share::kNothing, 1, 2, 3>,
+    Tile<1, 1, 64, Share::kNothing, 1, 4, 3>>;
+
+inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
+    {0.470, 0.51, 2.2},
+    {0.891, 1.33, 2.3},
+    {0.622, 0.87, 2.0},
+    {0.540, 0.78, 2.1},
+    {0.514, 0.83, 1.9},
+    {0.388, 0.88, 0.0},
+    {0.696, 5.15, 0.0},
+    {0.499, 0.73, 1.0},
+    {0.613, 1.98, 1.9},
+    {0.868, 2.48, 0.9},
+    {0.395, 0.27, 1.6},
+    {0.338, 1.74, 3.8},
+    {0.255, 0.14, 5.2},
+}});
+
+constexpr double kCacheBytesPerMicrosecond = 9.0e6;
+constexpr double kStepAlone = 0.67;  // of a step's time, where nothing runs beside it
+constexpr double kTailStart = 1.0;   // microseconds until the second launch of a plan is under way
+
+struct Sizes {
+  int64_t m;
+  int64_t n;
+  int64_t k_blocks;
+};
 
 constexpr int ceil_divide(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -85,40 +114,76 @@ constexpr int count_n_units(const TileFacts& tile, int64_t n) {
   return ceil_divide(n, static_cast<int64_t>(tile.columns) * tile.along_n);
 }
 
-// The estimated time of a product, in cycles of a processor.
-constexpr double estimate_cycles(
-    const TileFacts& tile, int64_t m, int64_t n, int64_t k_blocks, int processors) {
-  const int64_t blocks = static_cast<int64_t>(count_m_units(tile, m)) * count_n_units(tile, n) *
-                         tile.cluster();
-  const int rounds = ceil_divide(blocks, static_cast<int64_t>(processors) * tile.blocks_per_sm);
-  const double sharing = blocks < processors ? 1.0 : tile.blocks_per_sm;
-  const double step = tile.rows * tile.columns / 32.0 * 1.15 * sharing;
-  const double ends = 1500.0 + (tile.splits > 1 ? 1500.0 : 0.0);
-  return rounds * (step * ceil_divide(k_blocks, tile.splits) + ends);
+// Rows of A that a block loads in one step: a tile higher than the matrix leaves out the rest.
+constexpr int64_t count_loaded_rows(int tile_rows, int64_t m) {
+  return std::min<int64_t>(tile_rows, (m + 7) / 8 * 8);
 }
 
-constexpr int choose_tile(int64_t m, int64_t n, int64_t k_blocks, int processors) {
-  int best = 0;
-  double least = 0.0;
+constexpr double estimate(const TileFacts& tile, const Sizes& sizes, int processors) {
+  const int64_t blocks = static_cast<int64_t>(count_m_units(tile, sizes.m)) *
+                         count_n_units(tile, sizes.n) * tile.cluster();
+  const int64_t places = static_cast<int64_t>(processors) * tile.blocks_per_sm;
+  const int64_t rounds = ceil_divide(blocks, places);
+  const int64_t steps = ceil_divide(sizes.k_blocks, tile.splits);
+  const double load =
+      rounds > 1 ? 1.0
+                 : kStepAlone + (1.0 - kStepAlone) * static_cast<double>(blocks) /
+                                    static_cast<double>(places);
+  const double bytes = static_cast<double>(blocks * steps * kBlockK) *
+                       static_cast<double>(count_loaded_rows(tile.rows, sizes.m) + tile.columns);
+  const double computing =
+      static_cast<double>(rounds) * (static_cast<double>(steps) * tile.cost.step * load + tile.cost.end);
+  return tile.cost.launch + std::max(computing, bytes / kCacheBytesPerMicrosecond);
+}
+
+// A tile for the rows before `split`, and one for the others, if there are any.
+struct Plan {
+  int tile;
+  int64_t split;
+  int tail_tile;
+  double microseconds;
+};
+
+constexpr Plan choose_one(const Sizes& sizes, int processors) {
+  Plan best{0, sizes.m, 0, 0.0};
   for (int i = 0; i < Compiled::kCount; ++i) {
-    const double cycles = estimate_cycles(Compiled::kFacts[i], m, n, k_blocks, processors);
-    if (i == 0 || cycles < least) {
-      best = i;
-      least = cycles;
-    }
+    const double time = estimate(kTiles[i], sizes, processors);
+    if (i == 0 || time < best.microseconds) best = {i, sizes.m, 0, time};
   }
   return best;
 }
 
-// Units along M that are walked before the next N: about as many rows as columns in flight.
-constexpr int choose_raster(const TileFacts& tile, int m_units, int processors) {
-  const int64_t units = std::max(1, processors * tile.blocks_per_sm / tile.cluster());
+// Tiles seldom fill the last round of processors. Where it is poorly filled, the rows that do not
+// fit into whole rounds are cut in another way, and run while the last of those rounds ends.
+constexpr Plan choose_plan(const Sizes& sizes, int processors) {
+  Plan best = choose_one(sizes, processors);
+  for (int i = 0; i < Compiled::kCount; ++i) {
+    const TileFacts& tile = kTiles[i];
+    if (tile.splits > 1 || tile.blocks_per_sm > 1) continue;
+    const int64_t m_units = count_m_units(tile, sizes.m);
+    const int64_t n_units = count_n_units(tile, sizes.n);
+    const int64_t at_once = processors / tile.cluster();
+    const int64_t rounds = m_units * n_units / at_once;
+    const int64_t whole = rounds * at_once / n_units;  // units along M
+    if (rounds == 0 || whole == 0 || whole >= m_units) continue;
+    const int64_t split = whole * tile.rows * tile.along_m;
+    const Plan tail = choose_one({sizes.m - split, sizes.n, sizes.k_blocks}, processors);
+    const double time = estimate(tile, {split, sizes.n, sizes.k_blocks}, processors) + kTailStart +
+                        tail.microseconds - kTiles[tail.tile].cost.launch;
+    if (tail.tile != i && time < best.microseconds) best = {i, split, tail.tile, time};
+  }
+  return best;
+}
+
+constexpr Raster choose_raster(const TileFacts& tile, const Sizes& sizes, int processors) {
+  const int m_units = count_m_units(tile, sizes.m);
+  const int64_t at_once = std::max(1, processors * tile.blocks_per_sm / tile.cluster());
   const int64_t height = static_cast<int64_t>(tile.rows) * tile.along_m;
   const int64_t width = static_cast<int64_t>(tile.columns) * tile.along_n;
-  int64_t raster = 1;
-  while (raster * raster * height < units * width) ++raster;
-  const int bands = ceil_divide(m_units, raster);
-  return ceil_divide(m_units, bands);
+  int64_t band = 1;
+  while (band * band * height < at_once * width) ++band;
+  const int bands = ceil_divide(m_units, band);
+  return {m_units, count_n_units(tile, sizes.n), ceil_divide(m_units, bands)};
 }
 
 }  // namespace gemm::cuda

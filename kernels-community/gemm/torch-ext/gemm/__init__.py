@@ -1,6 +1,6 @@
 """Products of FP8 matrices whose scales come in blocks of 128, in bfloat16.
 
-`gemm` takes K×M and K×N, `gemm_nt` takes M×K and N×K; see their docstrings for shapes,
+`gemm` takes K x M and K x N, `gemm_nt` takes M x K and N x K; see their docstrings for shapes,
 dtypes and errors, and :mod:`.reference` for the formula. There is no backward.
 """
 

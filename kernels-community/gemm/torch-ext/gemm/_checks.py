@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
@@ -11,30 +12,22 @@ CPU_DTYPES = (torch.float8_e4m3fn, torch.float8_e4m3fnuz)
 
 
 def check_product(
-    op: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    a_scale: torch.Tensor,
-    b_scale: torch.Tensor,
-    c: torch.Tensor | None,
-    *,
-    nt: bool,
+    op: str, operands: Sequence[torch.Tensor], c: torch.Tensor | None, *, nt: bool
 ) -> None:
     """Require operands, scales and result that fit together.
 
     Args:
         op: the function, as its user called it.
-        a: K×M, or M×K if `nt`.
-        b: K×N, or N×K if `nt`.
-        a_scale: K/128×M, or M×K/128 if `nt`.
-        b_scale: K/128×⌈N/128⌉, or ⌈N/128⌉×K/128 if `nt`.
-        c: M×N, or None.
+        operands: a (K x M), b (K x N), a_scale (K/128 x M), b_scale (K/128 x ⌈N/128⌉), or each the
+            other way round if `nt`.
+        c: M x N, or None.
         nt: which of the two forms it is.
 
     Raises:
         ValueError: a shape, dtype or device that does not fit.
     """
-    for name, tensor in (("a", a), ("b", b), ("a_scale", a_scale), ("b_scale", b_scale)):
+    a, b, a_scale, b_scale = operands
+    for name, tensor in zip(("a", "b", "a_scale", "b_scale"), operands, strict=True):
         if tensor.dim() != 2:
             _fail(op, f"{name} must have two dimensions; found shape {_spell(tensor.shape)}")
     _check_dtypes(op, a, b)
@@ -81,7 +74,7 @@ def _check_dtypes(op: str, a: torch.Tensor, b: torch.Tensor) -> None:
 def _check_k(op: str, a: torch.Tensor, b: torch.Tensor, k_axis: int, *, nt: bool) -> None:
     if a.shape[k_axis] == b.shape[k_axis]:
         return
-    form = "a is M×K and b is N×K" if nt else "a is K×M and b is K×N"
+    form = "a is M x K and b is N x K" if nt else "a is K x M and b is K x N"
     hint = ""
     for name, tensor, other in (("a", a, b), ("b", b, a)):
         if tensor.shape[1 - k_axis] == other.shape[k_axis]:

@@ -15,7 +15,7 @@ _BLOCK = 128
 def gemm_nt(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor
 ) -> torch.Tensor:
-    """Return ``(a · a_scale) (b · b_scale)ᵀ`` as float64 of shape M×N; shapes as `gemm_nt`'s."""
+    """Return ``(a · a_scale) (b · b_scale)ᵀ`` as float64 of shape M x N; shapes as `gemm_nt`'s."""
     a_full = a.double() * a_scale.double().repeat_interleave(_BLOCK, 1)
     b_rows = b_scale.double().repeat_interleave(_BLOCK, 0)[: b.shape[0]]
     b_full = b.double() * b_rows.repeat_interleave(_BLOCK, 1)
@@ -25,5 +25,5 @@ def gemm_nt(
 def gemm(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor
 ) -> torch.Tensor:
-    """Return ``(a · a_scale)ᵀ (b · b_scale)`` as float64 of shape M×N; shapes as `gemm`'s."""
+    """Return ``(a · a_scale)ᵀ (b · b_scale)`` as float64 of shape M x N; shapes as `gemm`'s."""
     return gemm_nt(a.t(), b.t(), a_scale.t(), b_scale.t())

@@ -1,0 +1,28 @@
+// The order in which the places of a product are computed.
+#pragma once
+
+namespace gemm::cuda {
+
+// Places along M and N. Bands of `band` places along M are walked one N after the other, so that
+// what runs at the same time reads about as many rows of A as of B and finds them in the L2 cache.
+struct Raster {
+  int m_units;
+  int n_units;
+  int band;
+};
+
+struct Unit {
+  int m;
+  int n;
+};
+
+constexpr Unit find_unit(const Raster& raster, int index) {
+  const int per_band = raster.band * raster.n_units;
+  const int first = index / per_band * raster.band;
+  const int left = raster.m_units - first;
+  const int height = left < raster.band ? left : raster.band;
+  const int within = index % per_band;
+  return {first + within % height, within / height};
+}
+
+}  // namespace gemm::cuda

@@ -1,0 +1,124 @@
+"""How gemm cuts a product, from its own headers compiled for the host; and its CUDA build.
+
+Budget: 5 s for the plan. The CUDA variant takes up to 90 s on two cores, no GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_spec.binary import DeviceCode, read_device_code
+
+GEMM = Path(__file__).parents[3] / "kernels-community" / "gemm"
+HEADERS = GEMM / "csrc" / "cuda"
+BUILDER = Path(sys.executable).parent / "kernel-builder"
+
+# Prints the plan of each product, and ends with an error if a place is computed twice or never.
+PROGRAM = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include "tile_table.h"
+using namespace gemm::cuda;
+
+int cover(const TileFacts& tile, const Sizes& sizes) {
+  const Raster raster = choose_raster(tile, sizes, 132);
+  std::vector<int> seen(raster.m_units * raster.n_units);
+  for (int i = 0; i < raster.m_units * raster.n_units; ++i) {
+    const Unit unit = find_unit(raster, i);
+    if (unit.m < 0 || unit.m >= raster.m_units || unit.n < 0 || unit.n >= raster.n_units) return 1;
+    if (seen[unit.m * raster.n_units + unit.n]++) return 2;
+  }
+  const int64_t rows = static_cast<int64_t>(raster.m_units) * tile.rows * tile.along_m;
+  const int64_t columns = static_cast<int64_t>(raster.n_units) * tile.columns * tile.along_n;
+  return rows < sizes.m || columns < sizes.n;
+}
+
+int main(int count, char** words) {
+  for (int i = 1; i + 2 < count; i += 3) {
+    const Sizes sizes{atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]) / 128};
+    for (const TileFacts& tile : kTiles) {
+      if (const int fault = cover(tile, sizes)) return fault;
+    }
+    const Plan plan = choose_plan(sizes, 132);
+    const TileFacts& tile = kTiles[plan.tile];
+    if (plan.split < 1 || plan.split > sizes.m) return 3;
+    if (plan.split < sizes.m && plan.split % (tile.rows * tile.along_m)) return 4;
+    std::printf("%d %d %d %lld %lld\n", plan.tile, tile.rows, tile.splits,
+                static_cast<long long>(plan.split), static_cast<long long>(sizes.m));
+  }
+}
+"""
+
+
+def require(tool: str) -> None:
+    if shutil.which(tool) is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"not installed: {tool}")
+
+
+def plan(tmp_path: Path, shapes: list[tuple[int, int, int]]) -> list[list[int]]:
+    require("g++")
+    source = tmp_path / "plan.cpp"
+    source.write_text(PROGRAM)
+    program = tmp_path / "plan"
+    subprocess.run(
+        ["g++", "-std=c++20", "-O1", "-Wall", "-I", HEADERS, source, "-o", program], check=True
+    )
+    words = [str(number) for shape in shapes for number in shape]
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"fault {done.returncode}"
+    return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+def test_every_place_is_computed_once(tmp_path: Path) -> None:
+    sizes = [1, 7, 64, 65, 128, 129, 1000, 1024, 4096, 8200]
+    shapes = [(m, n * 8, k) for m in sizes for n in sizes for k in (128, 7168)]
+    assert len(plan(tmp_path, shapes)) == len(shapes)
+
+
+def test_few_rows_are_divided_along_k_and_many_are_not(tmp_path: Path) -> None:
+    few, many = plan(tmp_path, [(16, 4608, 7168), (8192, 8192, 8192)])
+    _tile, rows, splits, _split, _m = few
+    assert rows == 64
+    assert splits > 1
+    _tile, rows, splits, split, m = many
+    assert rows >= 128
+    assert splits == 1
+    assert split == m
+
+
+def test_a_poorly_filled_last_round_is_cut_in_another_way(tmp_path: Path) -> None:
+    ((_tile, _rows, _splits, split, m),) = plan(tmp_path, [(5000, 5000, 5120)])
+    assert 0 < split < m
+
+
+@pytest.fixture(scope="module")
+def variant(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require("g++")
+    project = tmp_path_factory.mktemp("gemm") / "gemm"
+    shutil.copytree(GEMM, project, ignore=shutil.ignore_patterns("build"))
+    command = [BUILDER, "build", project, "--backend", "cuda"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    if done.returncode and "toolkit" in output and not os.environ.get("CI"):
+        pytest.skip(output.splitlines()[-1])
+    assert done.returncode == 0, output
+    # The assembler tells when it takes matrix instructions one by one, or forgoes registers.
+    assert not re.search(r"\(C75\d\d\)", output), output
+    (built,) = (project / "build").glob("*-cu*")
+    return built
+
+
+def test_the_cuda_variant_holds_code_for_hopper_alone(variant: Path) -> None:
+    (library,) = variant.glob("*.so")
+    assert set(read_device_code(library)) == {DeviceCode("cubin", "9.0a")}
+    metadata = json.loads((variant / "metadata.json").read_text())
+    assert metadata["backend"]["archs"] == ["9.0a"]

@@ -13,6 +13,7 @@ are left.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import sys
@@ -60,12 +61,11 @@ def run(command: list[str], env: dict[str, str], seconds: float) -> bool:
         return False
 
 
-def test(name: str, env: dict[str, str], seconds: float) -> bool:
+def test(place: Path, env: dict[str, str], seconds: float) -> bool:
     words = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", "-c", os.devnull]
-    places = [str(COMMUNITY / name / "tests")]
-    if (ROOT / "tests" / "gpu" / name).is_dir():
-        places.append(str(ROOT / "tests" / "gpu" / name))
-    command = [sys.executable, "-m", "pytest", *words, "--rootdir", str(ROOT), *places]
+    if importlib.util.find_spec("xdist") is not None:
+        words += ["-n", "8"]
+    command = [sys.executable, "-m", "pytest", *words, "--rootdir", str(ROOT), str(place)]
     return run(command, env | {"KERNELS_TEST_DEVICES": "cuda"}, seconds)
 
 
@@ -146,6 +146,8 @@ def main() -> int:
     env = environment(known)
     end = time.monotonic() + options.seconds
     failed: list[str] = []
+    if not options.no_tests and not test(ROOT / "tests" / "gpu", env, options.seconds):
+        failed.append("tests/gpu")
     results: dict[str, Path] = {}
     with tempfile.TemporaryDirectory() as folder:
         for at, name in enumerate(names):
@@ -155,7 +157,7 @@ def main() -> int:
                 failed += names[at:]
                 break
             output = Path(folder) / f"{name}.json"
-            right = options.no_tests or test(name, env, left)
+            right = options.no_tests or test(COMMUNITY / name / "tests", env, left)
             timed = right and benchmark(name, env, end - time.monotonic(), output, options)
             if not timed:
                 failed.append(name)

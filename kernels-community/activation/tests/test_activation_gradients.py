@@ -118,6 +118,11 @@ def test_a_gradient_flows_through_out(activation: ModuleType) -> None:
     torch.testing.assert_close(gradient(through_out, x, dy), exact, rtol=1e-5, atol=1e-5)
 
 
+def test_a_transform_of_torch_func_is_refused_not_ignored(activation: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda x: activation.layers.Silu()(x).sum())(torch.randn(4, 8))
+
+
 def test_nothing_is_recorded_without_need(activation: ModuleType) -> None:
     x = torch.randn(4, 8)
     layer = activation.layers.Silu()

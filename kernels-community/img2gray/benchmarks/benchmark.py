@@ -74,7 +74,7 @@ def picture(
     target = torch.empty_like(source)
     references["copy"] = lambda: target.copy_(source)
     return Case(
-        op="img2gray",
+        op="img2gray" if layout == "hwc" else "img2gray_chw",
         shape=shape,
         dtype=str(dtype).removeprefix("torch."),
         ours=lambda: kernel.img2gray(image, layout=layout),

@@ -45,13 +45,14 @@ def open_kernel(wanted: str, *, trust_remote_code: bool = False) -> Benchmarked:
         NotAKernelError: there are no benchmark files.
         As ``get_kernel`` and ``get_local_kernel``.
     """
+    repo_id, _, revision = wanted.partition("@")
+    settings = read_settings()
+    # First, so that kernels-community/activation is that kernel even where a folder is called so.
+    if (project := settings.overrides.get(repo_id)) is not None:
+        return _open_project(project, repo_id)
     path = Path(wanted)
     if path.is_dir():
         return _open_project(path, path.resolve().name)
-    repo_id, _, revision = wanted.partition("@")
-    settings = read_settings()
-    if (project := settings.overrides.get(repo_id)) is not None:
-        return _open_project(project, repo_id)
     return _open_published(repo_id, revision, settings, trust_remote_code)
 
 

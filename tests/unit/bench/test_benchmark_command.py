@@ -58,6 +58,9 @@ def test_an_override_counts_as_the_kernel_of_its_name(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LOCAL_KERNELS", f"acme/other={project}")
+    # A folder of that name does not stand in its way.
+    (project / "acme" / "other").mkdir(parents=True)
+    monkeypatch.chdir(project)
     assert run(["benchmark", "acme/other", "--json", *FAST]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["kernel"] == "acme/other.double"
 

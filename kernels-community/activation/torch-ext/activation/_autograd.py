@@ -49,7 +49,7 @@ def fill(op: str, out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
     """
     if x.requires_grad and torch.is_grad_enabled():
         check_output(op, out, x)
-        out.copy_(_Activate.apply(op, x, *options))
+        out.copy_(_record(op, x, *options))
     else:
         _call(op, out, x, *options)
 
@@ -61,7 +61,7 @@ def activate(op: str, x: torch.Tensor, *options: float) -> torch.Tensor:
         ValueError: `x` is not as `op` needs it.
     """
     if x.requires_grad and torch.is_grad_enabled():
-        return _Activate.apply(op, x, *options)
+        return _record(op, x, *options)
     return _compute(op, x, *options)
 
 
@@ -104,6 +104,16 @@ class _Activate(torch.autograd.Function):
         else:
             grad_x = gradients.input_gradient(op, grad, x, *options)
         return None, grad_x, *(None for _ in options)
+
+
+# What Function.apply calls once it knows that no transform of torch.func is active.
+_apply = super(torch.autograd.Function, _Activate).apply
+
+
+def _record(op: str, x: torch.Tensor, *options: float) -> torch.Tensor:
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return _Activate.apply(op, x, *options)
+    return _apply(op, x, *options)
 
 
 def _register_fakes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import site
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -121,10 +122,18 @@ def _read_registered(found: dict[str, Any] | None) -> Registered | None:
 
 
 def _python_places() -> list[Path]:
-    """Return the directories of this Python, its packages and the loader."""
-    places = [sys.prefix, sys.base_prefix, *(path for path in sys.path if path)]
-    places += [found for found in [_find_loader()] if found is not None]
-    return [Path(place) for place in dict.fromkeys(places) if Path(place).exists()]
+    """Return the directories of this Python, its packages and the loader.
+
+    Not all of ``sys.path``: PYTHONPATH and the place of a script count for nothing in an isolated
+    Python, and may be somebody's home.
+    """
+    packages = [Path(place) for place in site.getsitepackages()]
+    places = [Path(sys.prefix), Path(sys.base_prefix), *packages]
+    for listed in (file for place in packages for file in sorted(place.glob("*.pth"))):
+        lines = listed.read_text(encoding="utf-8", errors="replace").splitlines()
+        places += [listed.parent / line for line in lines if line and not line.startswith("import")]
+    places += [Path(found) for found in [_find_loader()] if found is not None]
+    return [place for place in dict.fromkeys(places) if place.is_dir()]
 
 
 def _find_loader() -> str | None:

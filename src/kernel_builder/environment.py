@@ -22,6 +22,7 @@ from kernel_builder.toolchain.cpu import (
     find_compiler,
     get_compiler,
     read_toolchain,
+    target_cpu,
 )
 from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_versions, get_cuda, identify_cuda
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
@@ -73,13 +74,16 @@ def detect_host(settings: Settings) -> Host:
         missing[BackendKind.CPU] = missing[BackendKind.CUDA] = describe_missing(settings)
     toolkits: dict[BackendKind, MajorMinor] = {}
     more: dict[BackendKind, tuple[MajorMinor, ...]] = {}
-    cuda = find_cuda_versions(settings, platform.machine())
+    cpu = target_cpu(settings)
+    cuda: tuple[MajorMinor, ...] | str = f"is compiled for {cpu} on a machine with {cpu} alone"
+    if cpu == platform.machine():
+        cuda = find_cuda_versions(settings, cpu)
     if isinstance(cuda, str):
         missing[BackendKind.CUDA] = cuda
     else:
         toolkits[BackendKind.CUDA], more[BackendKind.CUDA] = cuda[0], cuda[1:]
     return Host(
-        cpu=platform.machine(),
+        cpu=cpu,
         os=platform.system().lower(),
         torch=None if torch is None else torch.build,
         missing=missing,
@@ -117,7 +121,9 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
         torch_libraries=libraries,
         python_include=include,
         cuda=cuda,
-        meter=make_meter(toolchain, variables=settings.variables, store=store),
+        meter=None
+        if toolchain.cpu != platform.machine()
+        else make_meter(toolchain, variables=settings.variables, store=store),
         cuda_headers=make_cuda_headers(torch, cuda, store=store) if cuda and full else None,
         kit=make_link_kit(toolchain, libraries, variables=settings.variables, store=store),
         depends=tuple(fetch_dependency(origin, settings) for origin in origins),

@@ -17,6 +17,10 @@ _BEGIN = "#include <...> search starts here:"
 _END = "End of search list."
 
 
+# What the directories of a compiler's own headers are called; gcc-cross: for another processor.
+_COMPILERS = frozenset({"c++", "gcc", "gcc-cross"})
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemHeaders:
     """The headers that come with the C and C++ libraries and the kernel.
@@ -52,7 +56,7 @@ def read_system_headers(toolchain: CpuToolchain, *, variables: Mapping[str, str]
     output = run(command, variables=variables).output
     listed = output.partition(_BEGIN)[2].partition(_END)[0].splitlines()
     found = [os.path.normpath(line.strip()) for line in listed if line.strip()]
-    own = [path for path in found if "c++" in Path(path).parts or "gcc" in Path(path).parts]
+    own = [path for path in found if _COMPILERS & set(Path(path).parts)]
     own += [path for path in found if "clang" in Path(path).parts]
     # What an administrator has put there is no part of the system's C library.
     shared = [path for path in found if path not in own and "local" not in Path(path).parts]

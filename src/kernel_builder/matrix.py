@@ -120,7 +120,8 @@ def _list_needs(variant: VariantBuild, host: Host, pinned: tuple[MajorMinor, ...
     assert isinstance(variant.variant, ArchVariant)
     target, cpu = variant.variant.backend, variant.variant.cpu
     if cpu != host.cpu:
-        yield f"a machine with {cpu}"
+        cross = f", or a cross compiler: --cpu {cpu}" if target.kind is BackendKind.CPU else ""
+        yield f"a machine with {cpu}{cross}"
     if host.torch is None:
         yield "torch"
     elif variant.stable_abi is None and variant.torch is not None:

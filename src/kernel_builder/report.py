@@ -157,7 +157,7 @@ def _row(report: VariantReport, project: Path) -> tuple[str, ...]:
         report.variant,
         report.outcome.value,
         f"{report.seconds:.1f} s",
-        f"{report.cpu_seconds:.1f} s" if report.compiled else "",
+        f"{report.cpu_seconds:.1f} s" if report.cpu_seconds else "",
         _format_size(report.peak) if report.peak else "",
         _format_size(report.size) if report.path is not None else "",
         f"{report.compiled} of {total}" if report.outcome is Outcome.BUILT and total else "",

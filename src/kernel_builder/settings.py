@@ -50,6 +50,7 @@ class Settings:
             None.
         endpoint: the hub that the user's Hugging Face token is for.
         default_hub: the hub where ``hubs`` names none for an owner; None where none is stated.
+        cpu: the processor that ``--cpu`` names; None: that of this machine.
         cuda_home: the CUDA toolkit that ``--cuda-home`` names; None: the pinned one.
         cuda_versions: the pinned CUDA toolkits that ``--cuda`` names; none: the default one.
         pip_variables: what pip is started with besides, such as the user's package index.
@@ -63,6 +64,7 @@ class Settings:
     hubs: str | None
     endpoint: str
     default_hub: str | None = None
+    cpu: str | None = None
     cuda_home: Path | None = None
     cuda_versions: tuple[MajorMinor, ...] = ()
     pip_variables: Mapping[str, str] = field(default_factory=dict)

@@ -57,24 +57,7 @@ def check_sources(
         sources: what the sources register.
         registered: what torch has after the library alone was loaded.
     """
-    for text in sources.unread:
-        place, _, said = text.partition(": ")
-        yield Finding(
-            file=place,
-            rule="op-unread",
-            symbol=said,
-            message="the name of the op is not written out there, so it cannot be compared",
-            fix="write the schema or the name as one text in the call",
-        )
-    for call in sources.calls:
-        if call.namespace != op_id:
-            yield Finding(
-                file=call.source,
-                rule="op-namespace",
-                symbol=f"{call.namespace}::{call.name}",
-                message="two kernels, or two versions of one, could not be loaded together",
-                fix="write TORCH_EXTENSION_NAME for the namespace, in the _EXPAND form of the macro",
-            )
+    yield from check_calls(op_id, sources)
     own = [call for call in sources.calls if call.namespace == op_id]
     defined = {call.name: call for call in own if call.defines}
     for name, call in defined.items():
@@ -101,6 +84,28 @@ def check_sources(
                 fix="keep the library's block in a source that build.toml lists, outside templates",
             )
     yield from _find_unknown(file, own, defined.keys(), registered)
+
+
+def check_calls(op_id: str, sources: Registrations) -> Iterator[Finding]:
+    """Find what is wrong with the calls themselves: unreadable, or of another namespace."""
+    for text in sources.unread:
+        place, _, said = text.partition(": ")
+        yield Finding(
+            file=place,
+            rule="op-unread",
+            symbol=said,
+            message="the name of the op is not written out there, so it cannot be compared",
+            fix="write the schema or the name as one text in the call",
+        )
+    for call in sources.calls:
+        if call.namespace != op_id:
+            yield Finding(
+                file=call.source,
+                rule="op-namespace",
+                symbol=f"{call.namespace}::{call.name}",
+                message="two kernels, or two versions of one, could not be loaded together",
+                fix="write TORCH_EXTENSION_NAME for the namespace, in the _EXPAND form of the macro",
+            )
 
 
 def _find_unknown(

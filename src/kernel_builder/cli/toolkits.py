@@ -28,16 +28,18 @@ class ToolkitChoice:
         versions: pinned toolkits, as they were written.
         archs: the capabilities that are wanted, or ``native``.
         every: whether every pinned toolkit is wanted.
+        cpu: the processor that is built for; None: that of this machine.
     """
 
     home: Path | None = None
     versions: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     every: bool = False
+    cpu: str | None = None
 
 
 def toolkit_options(command: _Command) -> _Command:
-    """Add ``--cuda``, ``--cuda-home``, ``--arch`` and ``--all``; the command gets ``toolkits``."""
+    """Add ``--cuda``, ``--cuda-home``, ``--arch``, ``--cpu`` and ``--all``; the command gets ``toolkits``."""
 
     @functools.wraps(command)
     def with_choice(
@@ -46,9 +48,12 @@ def toolkit_options(command: _Command) -> _Command:
         cuda_versions: tuple[str, ...],
         archs: tuple[str, ...],
         every: bool,
+        cpu: str | None,
         **rest: Any,
     ) -> Any:
-        choice = ToolkitChoice(home=cuda_home, versions=cuda_versions, archs=archs, every=every)
+        choice = ToolkitChoice(
+            home=cuda_home, versions=cuda_versions, archs=archs, every=every, cpu=cpu
+        )
         return command(toolkits=choice, **rest)
 
     options = (
@@ -71,6 +76,11 @@ def toolkit_options(command: _Command) -> _Command:
             multiple=True,
             metavar="CAPABILITY",
             help="Only this CUDA capability (9.0, 9.0a, 8.0+PTX), or native: that of the GPUs here.",
+        ),
+        click.option(
+            "--cpu",
+            type=click.Choice(["x86_64", "aarch64"]),
+            help="The processor to build for; another one than this needs a cross compiler.",
         ),
         click.option("--all", "every", is_flag=True, help="With every pinned CUDA toolkit."),
     )
@@ -103,7 +113,7 @@ def apply_toolkits(settings: Settings, choice: ToolkitChoice) -> Settings:
 
         versions = list_pinned(platform.machine())
     home = None if choice.home is None else choice.home.absolute()
-    return replace(settings, cuda_home=home, cuda_versions=versions)
+    return replace(settings, cuda_home=home, cuda_versions=versions, cpu=choice.cpu)
 
 
 def read_archs(archs: Iterable[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import shlex
 import shutil
@@ -69,9 +70,20 @@ class CpuToolchain:
         return _LOADERS[self.cpu]
 
 
+def target_cpu(settings: Settings) -> str:
+    """Return the processor that is built for: ``x86_64`` or ``aarch64``."""
+    return settings.cpu or platform.machine()
+
+
+def _default(settings: Settings) -> str:
+    """Return the name of the compiler where ``CXX`` names none: Debian's, for another processor."""
+    cpu = target_cpu(settings)
+    return _DEFAULT if cpu == platform.machine() else f"{cpu}-linux-gnu-{_DEFAULT}"
+
+
 def find_compiler(settings: Settings) -> Compiler | None:
     """Find the C++ compiler that ``CXX`` names, or else ``g++``; None where it is not there."""
-    words = shlex.split(settings.cxx or _DEFAULT)
+    words = shlex.split(settings.cxx or _default(settings))
     program = shutil.which(words[0], path=settings.search_path) if words else None
     if program is None:
         return None
@@ -95,11 +107,14 @@ def get_compiler(settings: Settings) -> Compiler:
 
 def describe_missing(settings: Settings) -> str:
     """Say in one line that there is no C++ compiler, where it was looked for, and what to do."""
-    name = settings.cxx or _DEFAULT
+    name = settings.cxx or _default(settings)
+    cross = settings.cxx is None and name != _DEFAULT
+    package = f"g++-{name.removesuffix('-g++').replace('_', '-')}" if cross else "g++"
     origin = " (from CXX)" if settings.cxx else ""
     return (
         f"{name} not found{origin}: looked in PATH={settings.search_path}; install it "
-        "(Debian: apt-get install g++; Fedora: dnf install gcc-c++) or set CXX to a C++ compiler"
+        f"(Debian: apt-get install {package}; Fedora: dnf install gcc-c++) or set CXX to a C++ "
+        f"compiler for {target_cpu(settings)}"
     )
 
 
@@ -128,6 +143,11 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
         raise ToolchainError(
             f"{compiler.command[0]} compiles for {machine}; "
             f"expected Linux on {' or '.join(_LOADERS)}; set CXX to such a compiler"
+        )
+    if cpu != target_cpu(settings):
+        raise ToolchainError(
+            f"{compiler.command[0]} compiles for {cpu}, and the variant is for "
+            f"{target_cpu(settings)}; set CXX to a compiler for that, or choose with --cpu"
         )
     files: dict[str, Path] = {}
     missing = []

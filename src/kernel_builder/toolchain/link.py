@@ -59,7 +59,11 @@ def make_link_kit(
         store=store,
     )
     torch = make_torch_stubs(
-        torch_libraries, compiler=toolchain.command, variables=variables, store=store
+        torch_libraries,
+        cpu=toolchain.cpu,
+        compiler=toolchain.command,
+        variables=variables,
+        store=store,
     )
     compat = make_compat(toolchain, variables=variables, store=store)
     return LinkKit(system=system, torch=torch, compat=compat)

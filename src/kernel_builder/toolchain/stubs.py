@@ -191,13 +191,14 @@ def make_system_stubs(
 def make_torch_stubs(
     names: Iterable[str],
     *,
+    cpu: str,
     compiler: Sequence[str],
     variables: Mapping[str, str],
     store: Path,
 ) -> Path:
     """Return a directory of empty libraries ``lib<name>.so``, which only carry that name."""
     wanted = tuple(sorted(names))
-    key = hashlib.sha256(f"{GENERATOR} {wanted}".encode()).hexdigest()
+    key = hashlib.sha256(f"{GENERATOR} {cpu} {wanted}".encode()).hexdigest()
     target = store / key[:32]
 
     def fill(directory: Path) -> None:

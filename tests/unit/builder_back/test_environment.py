@@ -10,6 +10,7 @@ from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain import torch as torch_module
+from kernel_builder.toolchain.cpu import get_compiler, read_toolchain
 from kernel_builder.toolchain.cuda import read_cuda
 from kernel_builder.toolchain.driver import read_device_archs
 from kernel_builder.toolchain.torch import TorchInstall, get_torch
@@ -146,3 +147,33 @@ def test_torch_is_found_without_being_imported() -> None:
     path = str(Path(environment.__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=False)
     assert done.returncode == 0
+
+
+def test_another_processor_has_a_compiler_of_its_own(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    other = replace(settings, cpu="aarch64")
+    host = detect_host(other)
+    assert host.cpu == "aarch64"
+    missing = host.missing[BackendKind.CPU]
+    assert missing.startswith("aarch64-linux-gnu-g++ not found")
+    assert "apt-get install g++-aarch64-linux-gnu" in missing
+    compiler = tmp_path / "aarch64-linux-gnu-g++"
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    host = detect_host(other)
+    assert BackendKind.CPU not in host.missing
+    assert "a machine with aarch64 alone" in host.missing[BackendKind.CUDA]
+
+
+def test_a_compiler_for_another_processor_is_refused(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    compiler = tmp_path / "g++"
+    compiler.write_text(
+        "#!/bin/sh\ncase $1 in -dumpmachine) echo aarch64-linux-gnu;; *) echo 12;; esac\n"
+    )
+    with pytest.raises(ToolchainError, match="compiles for aarch64, and the variant is for x86_64"):
+        read_toolchain(get_compiler(settings), settings)

@@ -23,6 +23,7 @@
     ├── KernelImportError   (ImportError)      the kernel's own code failed   .path
     ├── OpConflictError     (ImportError)      other bytes under a taken op id .op_id .paths
     ├── MappingError        (ValueError)       a mapping of layers that means nothing .faults
+    ├── NotALayerError      (ValueError, TypeError) what is marked can have no kernel
     ├── LayerNotFoundError  (LookupError, ValueError) the kernel has no such layer
     └── KernelizeError      (ValueError, TypeError) layers cannot take their kernels .faults
 
@@ -36,7 +37,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernel_spec.compat import Accepted, Decision, Rejected
-from kernel_spec.errors import Fault, KernelError
+from kernel_spec.errors import Fault, KernelError, UsageError
 
 
 class SettingsError(KernelError, ValueError):
@@ -242,6 +243,10 @@ class MappingError(KernelError, ValueError):
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         self.faults = faults
         super().__init__("\n".join(["The kernel mapping:", *(f"  {fault}" for fault in faults)]))
+
+
+class NotALayerError(UsageError, TypeError):
+    """What is marked for kernels is neither a class of layers nor a function."""
 
 
 class LayerNotFoundError(KernelError, LookupError, ValueError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_spec.errors import UsageError
+from kernels.errors import NotALayerError
 from kernels.layer.function import make_function_class
 
 Condition = Callable[[Any], bool]
@@ -50,7 +51,8 @@ def use_kernel_forward_from_hub(
         condition: asked for each layer when a model is kernelized; False leaves it as it is.
 
     Raises:
-        UsageError: neither a class of layers nor a function is decorated.
+        NotALayerError: neither a class of layers nor a function is decorated; it is also a
+            TypeError.
     """
 
     def mark(target: Any) -> Any:
@@ -61,7 +63,7 @@ def use_kernel_forward_from_hub(
             kind = make_function_class(target)
             replace_kernel_forward_from_hub(kind, layer_name, condition)
             return kind()
-        raise UsageError(
+        raise NotALayerError(
             f"use_kernel_forward_from_hub({layer_name!r}): expected a class of layers or a "
             f"function, found {target!r}."
         )

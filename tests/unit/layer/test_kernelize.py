@@ -387,5 +387,5 @@ def test_a_class_of_somebody_else_and_a_condition(write_kernel):
 
 
 def test_what_is_neither_class_nor_function_cannot_be_marked():
-    with pytest.raises(ValueError, match="expected a class of layers or a function, found 3"):
+    with pytest.raises(TypeError, match="expected a class of layers or a function, found 3"):
         use_kernel_forward_from_hub("x")(3)

@@ -18,7 +18,7 @@ from kernel_builder.lockfile import Kind
 from kernel_builder.plan import VariantBuild
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
-from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain
+from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain, target_cpu
 from kernel_builder.toolchain.cuda import identify_cuda, list_pinned
 from kernel_builder.toolchain.torch import get_torch
 from kernel_builder.toolchain.wheels import read_cuda_wheels
@@ -50,7 +50,9 @@ def collect_inputs(
     compiled = [variant for variant in variants if variant.units]
     if not compiled:
         return found
-    found["compiler"] = _describe_compiler(get_compiler(settings), settings)
+    cpu = target_cpu(settings)
+    name = "compiler" if cpu == platform.machine() else f"compiler-{cpu}"
+    found[name] = _describe_compiler(get_compiler(settings), settings)
     found["python"] = {"kind": Kind.SYSTEM.value, "version": platform.python_version()}
     torch = get_torch()
     found["torch"] = {

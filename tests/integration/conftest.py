@@ -56,6 +56,12 @@ def hub_1_10():
     return venv_or_skip(peers.make_venv, "huggingface_hub==1.10.*")
 
 
+@pytest.fixture(scope="session")
+def old_kernels():
+    """The published ``kernels`` 0.12.3, which publishes by itself, as a model."""
+    return venv_or_skip(peers.make_torch_venv, "kernels==0.12.3", "huggingface_hub==1.10.*")
+
+
 @pytest.fixture
 def writable(serve, tmp_path):
     """An empty hub that the holder of ``.token`` writes to as ``acme``; ``.environ`` has the token."""

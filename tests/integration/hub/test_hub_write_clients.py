@@ -191,3 +191,19 @@ def test_the_command_hf_upload(reference, writable, folder):
     )
     assert "ci" in done.stdout
     assert "acme" in done.stdout
+
+
+def test_the_older_command_kernels_upload(old_kernels, writable):
+    variant = writable.home / "toy/build/torch-cpu"
+    (variant / "toy").mkdir(parents=True)
+    for place in (variant / "__init__.py", variant / "toy/__init__.py"):
+        place.write_text("def double(x):\n    return x * 2\n")
+    words = ["kernels", "upload", "toy", "--repo-id", "acme/toy", "--branch", "v1"]
+    for text in ("{}", '{"python-depends": []}'):
+        (variant / "metadata.json").write_text(text)
+        old_kernels.run(writable.hub, writable.home, *words, environ=writable.environ)
+    assert writable.whole()["v1"]["build/torch-cpu/metadata.json"] == text.encode()
+    code = (
+        "from kernels import get_kernel; result = get_kernel('acme/toy', revision='v1').double(21)"
+    )
+    assert old_kernels.python(writable.hub, writable.home, code) == 42

@@ -104,11 +104,18 @@ def import_variant(
     Raises:
         As :func:`kernels.importer.load`; a Python package that it needs is missing.
     """
-    from kernels import importer
+    from kernels import importer, log
 
     if variant.metadata.python_depends:
         from kernels.python_depends import require_packages
 
         require_packages(variant)
+    provenance = variant.metadata.provenance
+    if provenance is not None and provenance.kernel_dirty and log.is_new("dirty", variant.digest):
+        log.logger().warning(
+            "%s (%s) was built from sources that were not committed",
+            variant.metadata.name,
+            variant.path,
+        )
     module = importer.load(variant, dependencies)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))

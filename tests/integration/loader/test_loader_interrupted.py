@@ -106,3 +106,46 @@ print('done')
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         assert out.split()[-1] == last
+
+
+@pytest.fixture
+def project(tmp_path, commit):
+    """A project that uses the published kernel."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"acme/toy" = 1\n')
+    return folder
+
+
+@pytest.mark.parametrize("count", range(3))
+def test_a_killed_lock_leaves_the_one_there_was(machine, root, republish, project, count):
+    command = f"from kernels.cli import main; main(['lock', {str(project)!r}, '--upgrade'])"
+    machine.run(command)
+    before = (project / "kernels.lock").read_bytes()
+    republish(root, {"__init__.py": "VALUE = 2\n"})
+    killer = KILLER.replace("kernels.get_kernel('acme/toy')", command).replace(
+        "import kernels, kernels.install", "import kernels, os.path"
+    )
+    process = machine.start(killer.format(owner="os", name="fsync", count=count))
+    _, err = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("it was done before")
+    assert process.returncode == -signal.SIGKILL, err
+    assert (project / "kernels.lock").read_bytes() == before
+    machine.run(command)
+    assert (project / "kernels.lock").read_bytes() != before
+
+
+def test_downloads_at_once_share_one_install(machine, project):
+    machine.run(f"from kernels.cli import main; main(['lock', {str(project)!r}])")
+    code = f"from kernels.cli import main; main(['download', {str(project)!r}])"
+    processes = [machine.start(code) for _ in range(4)]
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert "acme/toy torch-cpu" in out
+    assert len(list((machine.store / "variants").iterdir())) == 1
+    assert list((machine.store / "tmp").iterdir()) == []
+    lock = project / "kernels.lock"
+    load = f"import kernels; print(kernels.load_kernel('acme/toy', {str(lock)!r}).VALUE)"
+    assert machine.run(load, KERNELS_HUB="file:///nowhere") == "1"

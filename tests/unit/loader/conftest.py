@@ -16,7 +16,7 @@ from kernel_spec import directory
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, KernelDependency, Metadata, format_metadata
+from kernel_spec.metadata import FILE_NAME, KernelDependency, Metadata, Provenance, format_metadata
 from kernel_spec.names import RepoId, module_name
 from kernel_spec.wire import (
     Organization,
@@ -41,6 +41,7 @@ def write_variant(
     minver: tuple[int, int, int] | None = None,
     needs: tuple[KernelDependency, ...] = (),
     packages: tuple[str, ...] = (),
+    provenance: Provenance | None = None,
     digest: bool = True,
 ) -> Path:
     """Write a variant directory with a digest in its metadata."""
@@ -58,6 +59,7 @@ def write_variant(
         minver=minver,
         kernel_depends=needs,
         python_depends=packages,
+        provenance=provenance,
         digest=digest_tree(place) if digest else None,
     )
     (place / FILE_NAME).write_bytes(format_metadata(metadata))

@@ -10,6 +10,7 @@ import pytest
 import kernels
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import IntegrityError, MetadataError
+from kernel_spec.metadata import Provenance
 from kernels.errors import NotAKernelError, NoVariantError, SettingsError
 from kernels.settings import parse_overrides
 
@@ -136,3 +137,12 @@ def test_overrides_are_read(text, expected):
 def test_malformed_overrides_name_the_entry_and_the_form(text):
     with pytest.raises(SettingsError, match=r"LOCAL_KERNELS: invalid entry .*owner/name=path"):
         parse_overrides(text)
+
+
+def test_a_kernel_of_uncommitted_sources_is_told_of_once(make_variant, tmp_path, warnings_of):
+    built = Provenance(builder_version="1", kernel_commit="0" * 40, kernel_dirty=True)
+    path = make_variant(tmp_path / "torch-cpu", provenance=built)
+    for _ in range(2):
+        kernels.get_local_kernel(path)
+    assert [line for line in warnings_of() if "not committed" in line] == warnings_of()
+    assert len(warnings_of()) == 1

@@ -28,6 +28,12 @@ class CompileFailure:
         return "\n".join([*lines, *([f"  hint: {self.hint}"] if self.hint else [])])
 
 
+# Headers of libraries that are wheels of their own, apart from the compiler's.
+_TOOLKIT_HEADER = re.compile(
+    r"(cublas|cudnn|cufft|curand|cusolver|cusparse|nppi?|nvrtc|nvJitLink|nvjpeg|cupti)\w*\.h|nvtx3/.*"
+)
+
+
 def find_hint(project: Path, output: str) -> str | None:
     """Say what to do about a compiler's words, where that is known."""
     absent = re.search(r"fatal error: ([^:\n]+): No such file", output)
@@ -42,6 +48,11 @@ def find_hint(project: Path, output: str) -> str | None:
             return (
                 f"{places[0]} is in the project but not among the files that build.toml lists: "
                 "add it to src of this component (and its directory to include)"
+            )
+        if _TOOLKIT_HEADER.fullmatch(name):
+            return (
+                f"{name} comes with a whole CUDA toolkit, and the pinned one is the compiler, the "
+                "runtime and CCCL: name an installed toolkit, --cuda-home PATH"
             )
         return (
             "builds see the project's listed files, the toolchain, torch and declared "
@@ -59,6 +70,15 @@ def find_hint(project: Path, output: str) -> str | None:
             'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("f(Tensor x) -> Tensor", '
             "&f); } and REGISTER_EXTENSION(TORCH_EXTENSION_NAME), both from registration.h"
         )
+    if re.search(r"\b(CUBLAS|CUSPARSE|CUSOLVER)_\w+|\bcu(blas|sparse|solver)\w+", output) and (
+        "was not declared" in output or "is undefined" in output
+    ):
+        return (
+            "the pinned toolkit has no cuBLAS, cuSPARSE and cuSOLVER, of which torch's headers only "
+            "mention the handles: name an installed toolkit, --cuda-home PATH"
+        )
+    if "unsupported GNU version" in output:
+        return "nvcc does not take this C++ compiler: install an older g++ and set CXX to it"
     if "Killed signal" in output:
         return "the compiler was killed, probably for want of memory: build with --jobs 1"
     return None

@@ -6,7 +6,7 @@ import pytest
 from kernel_builder.diagnose import CompileFailure, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
-from kernel_builder.flags import compile_flags, format_target
+from kernel_builder.flags import compile_flags, format_target, preprocessor_flags
 from kernel_builder.plan import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
@@ -214,4 +214,34 @@ def test_hints(tmp_path: Path) -> None:
     ):
         assert "TORCH_LIBRARY_EXPAND" in str(find_hint(tmp_path, pybind))
     assert "memory" in str(find_hint(tmp_path, "g++: fatal error: Killed signal terminated"))
+    for header in ("curand_kernel.h", "cublas_v2.h", "nvtx3/nvToolsExt.h"):
+        assert "--cuda-home" in str(find_hint(tmp_path, absent.format(header)))
+    assert "--cuda-home" in str(find_hint(tmp_path, 'error: identifier "CUBLAS_OP_N" is undefined'))
+    assert "older g++" in str(
+        find_hint(tmp_path, "#error -- unsupported GNU version! gcc versions")
+    )
     assert find_hint(tmp_path, "error: expected ';'") is None
+
+
+def test_an_older_toolkit_gets_what_it_understands() -> None:
+    unit = replace(DEVICE_UNIT, backend_flags=("-static-global-template-stub=false", "-lineinfo"))
+    new = flags(unit, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=CUDA))
+    assert "-static-global-template-stub=false" in new
+    assert "-frandom-seed=csrc/a.cu" in new
+    older = replace(CUDA, version=MajorMinor(11, 8), seeded=False)
+    old = flags(unit, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=older))
+    assert "-static-global-template-stub=false" not in old
+    assert "-lineinfo" in old
+    assert "-std=c++17" in old
+    assert "-Xcompiler=-frandom-seed=csrc/a.cu" in old
+    assert "-frandom-seed=csrc/a.cu" not in old
+
+
+def test_the_preprocessor_sees_what_the_compiler_sees() -> None:
+    unit = replace(DEVICE_UNIT, cxx_flags=("-DMINE",), backend_flags=("-DOTHER=1", "-lineinfo"))
+    environment = replace(ENVIRONMENT, cuda=CUDA, cuda_headers=Path("/more"))
+    found = preprocessor_flags(unit, CUDA_BUILD, environment, Path("/work/run/src"))
+    assert {"-DMINE", "-DOTHER=1", "-DCUDA_KERNEL", "-O3"} <= set(found)
+    assert f"-DTORCH_EXTENSION_NAME={CUDA_BUILD.op_id}" in found
+    assert found.index("-isystem/cuda/include") < found.index("-isystem/more")
+    assert "-lineinfo" not in found

@@ -33,52 +33,62 @@ _TOOLKIT_HEADER = re.compile(
     r"(cublas|cudnn|cufft|curand|cusolver|cusparse|nppi?|nvrtc|nvJitLink|nvjpeg|cupti)\w*\.h|nvtx3/.*"
 )
 
+# What compilers say, and what to do about it; the first that fits counts.
+_HINTS = (
+    (
+        r"TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined",
+        "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
+        "instead, or build for torch's full interface",
+    ),
+    (
+        r"pybind11/|PYBIND11_MODULE|\bpy::|'py' (was not|has not|is not)",
+        "pybind11 needs more than Python's stable ABI, so kernels do without it: include "
+        "torch/extension.h or torch/library.h, and in place of PYBIND11_MODULE write "
+        'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("f(Tensor x) -> Tensor", '
+        "&f); } and REGISTER_EXTENSION(TORCH_EXTENSION_NAME), both from registration.h",
+    ),
+    (
+        r"cu(?i:blas|sparse|solver)\w*\W+(was not declared|is undefined)|CU(BLAS|SPARSE|SOLVER)_\w+\W+(was not declared|is undefined)",
+        "the pinned toolkit has no cuBLAS, cuSPARSE and cuSOLVER, of which torch's headers only "
+        "mention the handles: name an installed toolkit, --cuda-home PATH",
+    ),
+    (
+        r"unsupported GNU version",
+        "nvcc does not take this C++ compiler: install an older g++ and set CXX to it",
+    ),
+    (
+        r"Killed signal",
+        "the compiler was killed, probably for want of memory: build with --jobs 1",
+    ),
+)
+
 
 def find_hint(project: Path, output: str) -> str | None:
     """Say what to do about a compiler's words, where that is known."""
     absent = re.search(r"fatal error: ([^:\n]+): No such file", output)
     if absent is not None:
-        name = absent[1]
-        places = sorted(
-            path.relative_to(project).as_posix()
-            for path in project.rglob(Path(name).name)
-            if "build" not in path.relative_to(project).parts[:1]
-        )
-        if places:
-            return (
-                f"{places[0]} is in the project but not among the files that build.toml lists: "
-                "add it to src of this component (and its directory to include)"
-            )
-        if _TOOLKIT_HEADER.fullmatch(name):
-            return (
-                f"{name} comes with a whole CUDA toolkit, and the pinned one is the compiler, the "
-                "runtime and CCCL: name an installed toolkit, --cuda-home PATH"
-            )
+        return _find_header_hint(project, absent[1])
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, output)), None)
+
+
+def _find_header_hint(project: Path, name: str) -> str:
+    """Say what to do about a header that is not there."""
+    places = sorted(
+        path.relative_to(project).as_posix()
+        for path in project.rglob(Path(name).name)
+        if "build" not in path.relative_to(project).parts[:1]
+    )
+    if places:
         return (
-            "builds see the project's listed files, the toolchain, torch and declared "
-            "dependencies alone: list the header in src, or name what brings it under depends"
+            f"{places[0]} is in the project but not among the files that build.toml lists: "
+            "add it to src of this component (and its directory to include)"
         )
-    if "TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined" in output:
+    if _TOOLKIT_HEADER.fullmatch(name):
         return (
-            "this header is not part of torch's stable ABI; include torch/csrc/stable/*.h "
-            "instead, or build for torch's full interface"
+            f"{name} comes with a whole CUDA toolkit, and the pinned one is the compiler, the "
+            "runtime and CCCL: name an installed toolkit, --cuda-home PATH"
         )
-    if re.search(r"pybind11/|PYBIND11_MODULE|\bpy::|'py' (was not|has not|is not)", output):
-        return (
-            "pybind11 needs more than Python's stable ABI, so kernels do without it: include "
-            "torch/extension.h or torch/library.h, and in place of PYBIND11_MODULE write "
-            'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("f(Tensor x) -> Tensor", '
-            "&f); } and REGISTER_EXTENSION(TORCH_EXTENSION_NAME), both from registration.h"
-        )
-    if re.search(r"\b(CUBLAS|CUSPARSE|CUSOLVER)_\w+|\bcu(blas|sparse|solver)\w+", output) and (
-        "was not declared" in output or "is undefined" in output
-    ):
-        return (
-            "the pinned toolkit has no cuBLAS, cuSPARSE and cuSOLVER, of which torch's headers only "
-            "mention the handles: name an installed toolkit, --cuda-home PATH"
-        )
-    if "unsupported GNU version" in output:
-        return "nvcc does not take this C++ compiler: install an older g++ and set CXX to it"
-    if "Killed signal" in output:
-        return "the compiler was killed, probably for want of memory: build with --jobs 1"
-    return None
+    return (
+        "builds see the project's listed files, the toolchain, torch and declared "
+        "dependencies alone: list the header in src, or name what brings it under depends"
+    )

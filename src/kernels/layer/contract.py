@@ -35,13 +35,20 @@ def find_layer_faults(layer: object) -> tuple[str, ...]:
     return ()
 
 
-def find_missing_attributes(forward: Forward, module: Any) -> tuple[str, ...]:
-    """Return the attributes of ``self`` that a forward always reads and a module lacks, sorted.
+def find_missing_attributes(layer: type[Any], module: Any) -> tuple[str, ...]:
+    """Name the attributes of ``self`` that a kernel's forward needs and a module lacks.
 
-    What is read under a condition does not count: a kernel may look for an attribute before it
-    uses it.
+    Those are what it reads in every call; and of what it reads under conditions, as a kernel does
+    that knows an epsilon by two names, one at least where its class declares one
+    (``variance_epsilon: float``).
     """
-    return tuple(sorted(name for name in needed_attributes(forward) if not hasattr(module, name)))
+    cls: Any = layer
+    always, sometimes = read_attributes(cls.forward)
+    missing = sorted(name for name in always if not hasattr(module, name))
+    declared = sometimes & {name for each in cls.__mro__ for name in _annotated(each)}
+    if declared and not any(hasattr(module, name) for name in sometimes):
+        missing.append(" or ".join(sorted(sometimes)))
+    return tuple(missing)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -72,32 +79,39 @@ def find_renamed(kernel: Forward, original: Forward) -> Mapping[str, str]:
 
 
 @functools.lru_cache(maxsize=1024)
-def needed_attributes(forward: Forward) -> frozenset[str]:
-    """Read off the source of a forward which attributes of ``self`` it reads in every call."""
+def read_attributes(forward: Forward) -> tuple[frozenset[str], frozenset[str]]:
+    """Read off the source of a forward what it reads of ``self``: in every call, and in some."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(forward)))
         [function] = ast.parse(source).body
     except (OSError, SyntaxError, TypeError, ValueError):
-        return frozenset()
+        return frozenset(), frozenset()
     if not isinstance(function, ast.FunctionDef):
-        return frozenset()
+        return frozenset(), frozenset()
     arguments = [*function.args.posonlyargs, *function.args.args]
-    if not arguments:
-        return frozenset()
-    own = arguments[0].arg
-    stored = {
-        node.attr
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-    }
-    reads = {
-        node.attr
-        for expression in _unconditional(function.body)
-        for node in _evaluated(expression)
-        if isinstance(node.value, ast.Name) and node.value.id == own
-    }
-    # Inside a class Python gives names that begin with two underscores another name.
-    return frozenset(name for name in reads - stored if not name.startswith("__"))
+    own = arguments[0].arg if arguments else ""
+
+    def names(nodes: Iterator[ast.AST], context: type[ast.expr_context]) -> frozenset[str]:
+        return frozenset(
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, context)
+            if isinstance(node.value, ast.Name) and node.value.id == own
+            # Inside a class Python gives names that begin with two underscores another name.
+            if not node.attr.startswith("__")
+        )
+
+    stored = names(ast.walk(function), ast.Store)
+    reads = (node for each in _unconditional(function.body) for node in _evaluated(each))
+    always = names(reads, ast.Load) - stored
+    return always, names(ast.walk(function), ast.Load) - always - stored
+
+
+def _annotated(cls: type[Any]) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.get_annotations(cls))
+    except NameError:  # Python 3.14 evaluates them, and they may name what is not imported
+        return ()
 
 
 def _signatures(

@@ -29,7 +29,7 @@ from kernels.layer.measured import Selection
 from kernels.layer.mode import KernelizeFallback, Mode, describe_mode, modes_serving
 from kernels.layer.repository import Repository
 from kernels.layer.timings import find_timings_file
-from kernels.settings import read_settings
+from kernels.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,7 @@ class _Wish:
     fallback: KernelizeFallback
     select: Select
     table: Table
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +169,13 @@ def _read_wish(
         fallback=fallback,
         select=select,
         table=current_table(),
+        settings=read_settings(),
     )
 
 
 def _decide(layer: ExtensibleLayer, wish: _Wish, plan: _Plan) -> None:
     """Add what a layer gets to the plan, or what is wrong."""
-    if (reason := _why_left_alone(layer.module)) is not None:
+    if (reason := _why_left_alone(layer.module, wish.settings)) is not None:
         plan.decisions.append(_Decision(layer=layer, reason=reason))
         return
     found = _find_layer(layer, wish, plan)
@@ -187,8 +189,8 @@ def _decide(layer: ExtensibleLayer, wish: _Wish, plan: _Plan) -> None:
         plan.faults += [_fault(layer, reason) for reason in found.reasons]
 
 
-def _why_left_alone(module: Any) -> str | None:
-    if not read_settings().kernel_mapping:
+def _why_left_alone(module: Any, settings: Settings) -> str | None:
+    if not settings.kernel_mapping:
         return "DISABLE_KERNEL_MAPPING is set"
     if (reason := why_excluded(module)) is not None:
         return reason
@@ -249,7 +251,7 @@ def _find_faults(loaded: LoadedLayer, layer: ExtensibleLayer, promised: Mode) ->
         return faults
     forward, original = loaded.cls.forward, type(layer.module).forward
     faults += find_signature_faults(forward, original)
-    if missing := find_missing_attributes(forward, layer.module):
+    if missing := find_missing_attributes(loaded.cls, layer.module):
         names = ", ".join(missing)
         faults.append(f"it needs {names} of the layer, and {type(layer.module).__name__} has none")
     if lacking := _missing_abilities(loaded, promised):
@@ -267,7 +269,7 @@ def _missing_abilities(loaded: LoadedLayer, mode: Mode) -> str:
 
 
 def _find_selection(loaded: LoadedLayer, original: Any, wish: _Wish) -> Selection:
-    return _selection(loaded, original, wish.mode, wish.target, read_settings().state)
+    return _selection(loaded, original, wish.mode, wish.target, wish.settings.state)
 
 
 @functools.cache

@@ -197,14 +197,30 @@ def _shape_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     import torch
 
     tensors = _tensors(args, kwargs)
-    if not tensors or not all(type(each) in {torch.Tensor, torch.nn.Parameter} for each in tensors):
-        return None
-    if any(each.is_meta or each.numel() == 0 for each in tensors):
+    if not tensors or not all(map(_can_be_timed, tensors)) or _is_watched():
         return None
     if any(each.is_cuda for each in tensors) and torch.cuda.is_current_stream_capturing():
         return None
     recorded = " recorded" if torch.is_grad_enabled() else ""
     return ", ".join(map(_describe, tensors)) + recorded
+
+
+def _can_be_timed(tensor: Any) -> bool:
+    import torch
+
+    is_plain = type(tensor) in {torch.Tensor, torch.nn.Parameter}
+    return is_plain and not tensor.is_meta and tensor.numel() > 0
+
+
+def _is_watched() -> bool:
+    """Whether torch traces, transforms or intercepts what is called now."""
+    import torch
+
+    return (
+        torch.jit.is_tracing()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
 
 
 def _describe(tensor: Any) -> str:

@@ -16,7 +16,7 @@ from kernels.layer.contract import (
     find_missing_attributes,
     find_renamed,
     find_signature_faults,
-    needed_attributes,
+    read_attributes,
 )
 
 
@@ -119,7 +119,7 @@ def test_only_the_first_argument_may_have_another_name():
 
 def test_functions_in_c_are_not_judged():
     assert find_signature_faults(torch.relu, forward("x")) == ()
-    assert needed_attributes(torch.relu) == frozenset()
+    assert read_attributes(torch.relu) == (frozenset(), frozenset())
 
 
 # Attributes ------------------------------------------------------------------------------------
@@ -148,10 +148,37 @@ class Kernel(nn.Module):
         return z + self.too_late + f()
 
 
-def test_what_a_forward_reads_in_every_call():
-    assert needed_attributes(Kernel.forward) == {
-        *("switch", "scale", "weight", "left", "inside", "items"),
-    }
+def test_what_a_forward_reads_in_every_call_and_in_some():
+    always, sometimes = read_attributes(Kernel.forward)
+    assert always == {*("switch", "scale", "weight", "left", "inside", "items")}
+    assert sometimes >= {*("variance_epsilon", "right", "bias", "never", "perhaps", "too_late")}
+    assert "stored" not in always | sometimes
+
+
+class Norm(nn.Module):
+    weight: torch.Tensor
+    variance_epsilon: float
+
+    def forward(self, x):
+        eps = self.__dict__.get("variance_epsilon")
+        if eps is None:
+            eps = self.eps if "eps" in self.__dict__ else self.variance_epsilon
+        return x * self.weight + eps
+
+
+def test_one_of_the_names_that_a_kernel_knows_must_be_there():
+    layer = nn.LayerNorm(4)
+    assert find_missing_attributes(Norm, layer) == ()
+    del layer.eps
+    assert find_missing_attributes(Norm, layer) == ("eps or variance_epsilon",)
+    layer.variance_epsilon = 1e-5
+    assert find_missing_attributes(Norm, layer) == ()
+
+    class Undeclared(nn.Module):
+        def forward(self, x, flag=False):
+            return self.factor * x if flag else x
+
+    assert find_missing_attributes(Undeclared, layer) == ()
 
 
 def test_missing_attributes_are_named():
@@ -162,14 +189,14 @@ def test_missing_attributes_are_named():
         def forward(self, x):
             return x * self.weight + self.bias + self.training + self.epsilon + self.helper(x)
 
-    assert find_missing_attributes(Needs.forward, layer) == ("epsilon", "helper")
+    assert find_missing_attributes(Needs, layer) == ("epsilon", "helper")
 
 
 def test_a_forward_without_source_or_self_needs_nothing():
     scope: dict[str, object] = {}
     exec("def forward(self, x): return self.weight", scope)
-    assert needed_attributes(scope["forward"]) == frozenset()
-    assert needed_attributes(lambda: None) == frozenset()
+    assert read_attributes(scope["forward"]) == (frozenset(), frozenset())
+    assert read_attributes(lambda: None) == (frozenset(), frozenset())
 
 
 def test_layers_that_can_stand_for_none():

@@ -234,8 +234,9 @@ def test_what_cannot_be_timed_runs_the_original_undecided(kernelized):
             pass
 
         model(torch.randn(3, 4).as_subclass(Special))
+    torch.func.vmap(model)(torch.randn(2, 3, 4))
     assert shapes(model) == {}
-    assert model[0].calls == 2
+    assert model[0].calls == 3
 
 
 def test_tensors_in_a_list_have_shapes_too(write_kernel):

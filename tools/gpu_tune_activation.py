@@ -1,0 +1,112 @@
+"""Compare variants of the activations' streaming kernel: threads, loads in flight, cache hints.
+
+    python tools/gpu_tune_activation.py build LIBRARY [--nvcc NVCC]     needs no GPU
+    python tools/gpu_tune_activation.py run LIBRARY [--json FILE]
+
+Each variant is checked against torch, then all take turns with a copy of the same size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+SOURCE = Path(__file__).with_suffix(".cu")
+HINTS = ("kNone", "kEvictFirst", "kNoL1", "kNoL1EvictFirst")
+UNARY = [
+    ("kGeluTanh", "false", threads, depth, hint)
+    for threads, depth, hint in itertools.product((128, 256, 512, 1024), (1, 2, 4, 8), HINTS)
+    if threads * depth <= 4096
+]
+EXACT = [("kGelu", "false", 128, depth, "kNone") for depth in (1, 2, 4)]
+GATED = [
+    ("kSilu", "true", threads, depth, hint)
+    for threads, depth, hint in itertools.product((128, 256, 512), (1, 2, 4), HINTS)
+]
+VARIANTS = UNARY + EXACT + GATED
+SHAPES = {
+    "false": [(16384, 8192), (4096, 4096), (1024, 4096), (256, 4096)],
+    "true": [(16384, 16384), (4096, 22016), (256, 8192)],
+}
+
+
+def build(library: Path, nvcc: str) -> None:
+    table = library.with_suffix(".inc").resolve()
+    lines = (f"VARIANT({n}, {', '.join(map(str, v))})\n" for n, v in enumerate(VARIANTS))
+    table.write_text("".join(lines))
+    command = [
+        *(nvcc, "-std=c++20", "-O3", "-arch=sm_90", "-shared", "-Xcompiler=-fPIC"),
+        *("--expt-relaxed-constexpr", f'-DVARIANT_TABLE="{table}"'),
+        f"-I{ROOT / 'kernels-community/activation/csrc'}",
+        *("-o", str(library), str(SOURCE)),
+    ]
+    subprocess.run(command, check=True)
+
+
+def run(library: Path, output: Path | None) -> None:
+    import torch
+    import torch.nn.functional as F
+
+    from kernels.bench.timing import make_timer, time_in_turns
+
+    exact = {
+        "kGeluTanh": lambda x: F.gelu(x, approximate="tanh"),
+        "kGelu": F.gelu,
+        "kSilu": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
+    }
+    code = ctypes.CDLL(str(library.resolve()))
+    timer = make_timer(torch.device("cuda"))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    found: dict[str, dict[str, float]] = {}
+    for gated, shapes in SHAPES.items():
+        for rows, cols in shapes:
+            x = torch.randn(rows, cols, device="cuda").half()
+            out = x.new_empty(rows, cols // 2 if gated == "true" else cols)
+            target, source = torch.empty_like(out), torch.randn_like(out)
+
+            def call(number: int, x=x, out=out) -> None:
+                packs, row = out.numel() // 8, out.shape[1] // 8
+                places = (ctypes.c_void_p(out.data_ptr()), ctypes.c_void_p(x.data_ptr()))
+                if status := code.run_variant(number, *places, packs, row, stream):
+                    raise RuntimeError(f"variant {number}: {status}")
+
+            calls = {"copy": lambda target=target, source=source: target.copy_(source)}
+            for number, variant in enumerate(VARIANTS):
+                if variant[1] != gated:
+                    continue
+                out.fill_(float("nan"))
+                call(number)
+                torch.testing.assert_close(out, exact[variant[0]](x), rtol=2e-3, atol=2e-3)
+                calls[" ".join(map(str, variant))] = lambda number=number: call(number)
+            times = time_in_turns(timer, calls, "cold", rounds=5)
+            middle = {name: sorted(values)[len(values) // 2] for name, values in times.items()}
+            found[f"{rows}x{cols}"] = middle
+            print(f"{rows} x {cols}: copy {middle['copy']:.2f}")
+            for name in sorted(middle, key=middle.__getitem__)[:8]:
+                print(f"  {name:45} {middle[name]:8.2f}")
+    if output is not None:
+        output.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("verb", choices=("build", "run"))
+    parser.add_argument("library", type=Path)
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.verb == "build":
+        build(options.library, options.nvcc)
+    else:
+        run(options.library, options.json)
+
+
+if __name__ == "__main__":
+    main()

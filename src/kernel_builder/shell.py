@@ -27,7 +27,7 @@ from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi
 from kernel_spec.system import TorchBuild
-from kernel_spec.variant import ArchVariant, Variant, parse_variant
+from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 # What a build by CMake and pip needs besides torch, and what tests need.
@@ -105,11 +105,13 @@ def prepare_shell(
     build = read_build(project)
     variant = _read_variant(request.variant) if request.variant is not None else None
     target = variant.backend if isinstance(variant, ArchVariant) else None
-    if target is not None:
+    stated = variant.backend if isinstance(variant, NoarchVariant) else None
+    stated = target.kind if target is not None else stated
+    if stated is not None:
         # What cannot be is found out before a gigabyte is fetched.
-        _find_cuda(build, target.kind, target, settings)
+        _find_cuda(build, stated, target, settings)
         if request.tests:
-            _choose(project, build, request.variant, target.kind, settings)
+            _choose(project, build, request.variant, stated, settings)
     installed = find_torch()
     torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
     pip_variables = {**settings.variables, **settings.pip_variables}
@@ -122,7 +124,7 @@ def prepare_shell(
     )
     # What one project installs in its shell is not there for another.
     venv = make_overlay(base, str(project), variables=settings.variables)
-    backend = target.kind if target is not None else _backend_of(base)
+    backend = stated or _backend_of(base)
     variables = compose_variables(
         session,
         venv=venv,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kernel_builder import shell, venvs
-from kernel_builder.errors import SelectionError, ToolchainUnavailableError
+from kernel_builder.errors import CommandError, SelectionError, ToolchainUnavailableError
+from kernel_builder.process import Finished
 from kernel_builder.settings import read_session, read_settings
 from kernel_builder.shell import (
     LOADER_NEEDS,
@@ -113,11 +114,21 @@ def test_one_that_was_killed_is_made_again(filled, tmp_path: Path) -> None:
     assert not (first.root / "half").exists()
 
 
-def test_pip_that_cannot_is_named_and_leaves_nothing(tmp_path: Path) -> None:
-    variables = {"PATH": os.environ["PATH"], "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+def test_pip_that_cannot_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(command: list[str], **_: object) -> None:
+        if "pip" not in command:
+            Path(command[-1]).mkdir()
+            return
+        said = "Looking in links: /x\nERROR: No matching distribution found for nothing\n\n"
+        finished = Finished(command=tuple(command), code=1, output=said)
+        raise CommandError("pip: exit code 1", finished=finished)
+
+    monkeypatch.setattr(venvs, "run", fail)
     with pytest.raises(ToolchainUnavailableError) as caught:
-        make_venv(["no-such-thing-as-this"], store=tmp_path, variables=variables)
-    assert "No matching distribution found for no-such-thing-as-this" in str(caught.value)
+        make_venv(["nothing"], store=tmp_path, variables={})
+    assert "\n  ERROR: No matching distribution found for nothing\n" in str(caught.value)
     assert "PIP_INDEX_URL" in str(caught.value)
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".lock"]
 

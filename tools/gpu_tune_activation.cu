@@ -1,5 +1,5 @@
 // Variants of the activations' streaming kernel for float16: threads in a block, loads in flight a
-// thread, cache hints. Compiled and timed by gpu_tune_activation.py, which writes VARIANT_TABLE.
+// thread, cache hints. Compiled and timed by gpu_tune_activation.py, which writes the table of them.
 #include "cuda/device_math.cuh"
 
 using namespace activation;
@@ -84,7 +84,7 @@ extern "C" int run_variant(
 #define VARIANT(number, kind, gated, threads, depth, hint) \
   case number:                                             \
     return run<Activation::kind, gated, threads, depth, hint>(out, in, count, row, stream);
-#include VARIANT_TABLE
+#include "activation_variants.inc"
   }
   return -1;
 }

@@ -38,12 +38,12 @@ SHAPES = {
 
 
 def build(library: Path, nvcc: str) -> None:
-    table = library.with_suffix(".inc").resolve()
+    table = library.resolve().with_name("activation_variants.inc")
     lines = (f"VARIANT({n}, {', '.join(map(str, v))})\n" for n, v in enumerate(VARIANTS))
     table.write_text("".join(lines))
     command = [
         *(nvcc, "-std=c++20", "-O3", "-arch=sm_90", "-shared", "-Xcompiler=-fPIC"),
-        *("--expt-relaxed-constexpr", f'-DVARIANT_TABLE="{table}"'),
+        *("--expt-relaxed-constexpr", f"-I{table.parent}"),
         f"-I{ROOT / 'kernels-community/activation/csrc'}",
         *("-o", str(library), str(SOURCE)),
     ]

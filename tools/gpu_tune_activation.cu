@@ -1,5 +1,7 @@
 // Variants of the activations' streaming kernel for float16: threads in a block, loads in flight a
 // thread, cache hints. Compiled and timed by gpu_tune_activation.py, which writes the table of them.
+#include <cstdint>
+
 #include "cuda/device_math.cuh"
 
 using namespace activation;

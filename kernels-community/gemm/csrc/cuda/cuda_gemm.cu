@@ -2,6 +2,7 @@
 #include "cuda_gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <optional>
 
@@ -206,6 +207,22 @@ Product take_rows(const Product& product, int64_t begin, int64_t end) {
   return rows;
 }
 
+// A plan is worth remembering: a model asks for the same few again and again.
+Plan find_plan(const Sizes& sizes, int processors) {
+  struct Remembered {
+    Sizes sizes;
+    int processors;
+    Plan plan;
+  };
+  thread_local std::array<Remembered, 64> memory{};
+  const auto key = static_cast<uint64_t>(sizes.m * 31 + sizes.n * 7 + sizes.k_blocks);
+  Remembered& slot = memory[(key ^ key >> 7) % memory.size()];
+  if (!(slot.sizes == sizes) || slot.processors != processors) {
+    slot = {sizes, processors, choose_plan(sizes, processors)};
+  }
+  return slot.plan;
+}
+
 void launch_plan(
     const Product& product, const Result& c, const Plan& plan, const Queue& queue) {
   launch(take_rows(product, 0, plan.split), c, plan.tile, false, queue);
@@ -245,7 +262,7 @@ void multiply_into(
   const Repacked copies = repack_operands(product, a, stream);
   const Plan plan =
       tile >= 0 ? Plan{static_cast<int>(tile), product.m, 0, 0.0}
-                : choose_plan({product.m, product.n, product.k_blocks()}, queue.processors);
+                : find_plan({product.m, product.n, product.k_blocks()}, queue.processors);
   const Result result = {
       static_cast<__nv_bfloat16*>(target.mutable_data_ptr()),
       product.m == 1 ? product.n : target.stride(0)};

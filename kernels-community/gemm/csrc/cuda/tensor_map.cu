@@ -26,6 +26,13 @@ Encode find_encoder() {
   return reinterpret_cast<Encode>(found);
 }
 
+// The driver, unlike the runtime, does not find the device's context by itself on a new thread.
+void enter_context() {
+  int device = 0;
+  STD_CUDA_CHECK(cudaGetDevice(&device));
+  STD_CUDA_CHECK(cudaSetDevice(device));
+}
+
 CUtensorMap encode(const Matrix& matrix) {
   static const Encode encoder = find_encoder();
   const int size = matrix.type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
@@ -36,10 +43,17 @@ CUtensorMap encode(const Matrix& matrix) {
       static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows)};
   const cuuint32_t steps[] = {1, 1};
   CUtensorMap map;
-  const CUresult result = encoder(
-      &map, matrix.type, 2, const_cast<void*>(matrix.data), sizes, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto try_encoding = [&] {
+    return encoder(
+        &map, matrix.type, 2, const_cast<void*>(matrix.data), sizes, strides, box, steps,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = try_encoding();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    enter_context();
+    result = try_encoding();
+  }
   STD_TORCH_CHECK(
       result == CUDA_SUCCESS, "cuTensorMapEncodeTiled failed with ", static_cast<int>(result),
       " for ", matrix.rows, " x ", matrix.columns, " with stride ", matrix.row_stride);

@@ -206,7 +206,9 @@ def _check_variants(
     names = [str(variant.variant) for variant in variants]
     unknown = sorted(selection.variants - set(names))
     if unknown:
-        lines = [f"no variant {', '.join(unknown)} here; expected one of {', '.join(names)}"]
+        lines = [
+            f"no variant {', '.join(unknown)} here; expected one of {', '.join(names)} (list-variants --matrix shows what others need)"
+        ]
         raise SelectionError("\n".join([*lines, *(f"  {each}" for each in skipped)]))
 
 

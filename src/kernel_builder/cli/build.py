@@ -52,7 +52,8 @@ def build(  # noqa: PLR0917  (click passes them by name)
     from kernel_builder.progress import open_reporter
     from kernel_builder.report import format_report, write_report
 
-    settings = apply_toolkits(read_input_settings(sandbox=sandbox, sources=sources), toolkits)
+    settings = read_input_settings(sandbox=sandbox, sources=sources)
+    settings = apply_toolkits(settings, toolkits, variants=variants)
     selection = read_selection(backends, variants, read_archs(toolkits.archs))
     project = find_project(directory)
     with open_reporter(sys.stderr) as reporter:

@@ -54,9 +54,9 @@ def make_plan(
     Raises:
         ConfigError, ProjectError, SelectionError, ArchError: as the functions that it calls.
     """
-    choice = toolkits or ToolkitChoice()
-    settings = apply_toolkits(read_settings(), choice)
-    selection = read_selection(backends, variants, read_archs(choice.archs))
+    choice, wanted = toolkits or ToolkitChoice(), tuple(variants)
+    settings = apply_toolkits(read_settings(), choice, variants=wanted)
+    selection = read_selection(backends, wanted, read_archs(choice.archs))
     project = find_project(place)
     build = read_build(project)
     sources = read_sources(project, build)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,9 @@ from typing import Any, TypeVar
 import click
 
 from kernel_builder.settings import Settings
-from kernel_spec.errors import UsageError
+from kernel_spec.backend import BackendKind
+from kernel_spec.errors import UsageError, VariantNameError
+from kernel_spec.variant import ArchVariant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -90,8 +93,15 @@ def toolkit_options(command: _Command) -> _Command:
     return made  # type: ignore[no-any-return]
 
 
-def apply_toolkits(settings: Settings, choice: ToolkitChoice) -> Settings:
+def apply_toolkits(
+    settings: Settings, choice: ToolkitChoice, *, variants: Iterable[str] = ()
+) -> Settings:
     """Put the choice of toolkits into the settings.
+
+    Args:
+        settings: the settings.
+        choice: what the command line says.
+        variants: the names of ``--variant``; where no toolkit or processor is chosen, they choose.
 
     Raises:
         UsageError: options that exclude each other, or a version that is none.
@@ -112,8 +122,30 @@ def apply_toolkits(settings: Settings, choice: ToolkitChoice) -> Settings:
         from kernel_builder.toolchain.cuda import list_pinned
 
         versions = list_pinned(platform.machine())
+    named = _read_variants(variants)
+    if not stated:
+        versions = tuple(
+            dict.fromkeys(
+                each.backend.version
+                for each in named
+                if each.backend.kind is BackendKind.CUDA and each.backend.version is not None
+            )
+        )
+    cpus = {each.cpu for each in named}
+    cpu = choice.cpu or (next(iter(cpus)) if len(cpus) == 1 else None)
     home = None if choice.home is None else choice.home.absolute()
-    return replace(settings, cuda_home=home, cuda_versions=versions, cpu=choice.cpu)
+    return replace(settings, cuda_home=home, cuda_versions=versions, cpu=cpu)
+
+
+def _read_variants(names: Iterable[str]) -> tuple[ArchVariant, ...]:
+    """Read the names that are some; the plan tells of those that are none."""
+    found = []
+    for name in names:
+        with suppress(VariantNameError):
+            variant = parse_variant(name)
+            if isinstance(variant, ArchVariant):
+                found.append(variant)
+    return tuple(found)
 
 
 def read_archs(archs: Iterable[str]) -> tuple[str, ...]:

@@ -42,6 +42,19 @@ def test_each_toolkit_gives_a_variant() -> None:
     assert names("--all") == [one, one.replace("130", "132"), one.replace("130", "133")]
 
 
+def test_a_variant_by_name_chooses_its_toolkit() -> None:
+    pytest.importorskip("torch")
+    name = "torch-stable-abi210-cu132-x86_64-linux"
+    assert names("--variant", name) == [name]
+    with pytest.raises(SelectionError, match="--matrix"):
+        names("--variant", name, "--cuda", "13.0")
+    settings = read_settings({"HOME": "/nowhere"})
+    found = apply_toolkits(
+        settings, ToolkitChoice(), variants=["torch-stable-abi210-cpu-aarch64-linux", "no-variant"]
+    )
+    assert (found.cpu, found.cuda_versions) == ("aarch64", ())
+
+
 def test_unknown_toolkits_and_capabilities_are_refused() -> None:
     pytest.importorskip("torch")
     with pytest.raises(SelectionError, match="pinned"):

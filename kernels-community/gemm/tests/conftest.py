@@ -35,7 +35,13 @@ def _has_hopper() -> bool:
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
-@pytest.fixture(params=["cpu", *(["cuda"] if _has_hopper() else [])])
+def _list_devices() -> list[str]:
+    found = ["cpu", *(["cuda"] if _has_hopper() else [])]
+    wanted = os.environ.get("KERNELS_TEST_DEVICES", "cpu cuda").replace(",", " ").split()
+    return [name for name in found if name in wanted]
+
+
+@pytest.fixture(params=_list_devices())
 def device(request: pytest.FixtureRequest) -> str:
     return request.param
 

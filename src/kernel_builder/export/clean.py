@@ -10,6 +10,7 @@ from kernel_builder.errors import ExportError
 from kernel_builder.export.files import HEADER
 from kernel_builder.export.generated import (
     MANIFEST,
+    SCRATCH,
     Manifest,
     find_changed,
     find_manifest,
@@ -69,6 +70,8 @@ def plan_removal(target: Path) -> Removal:
     folders = set(manifest.made)
     if _is_work(target / WORK):
         paths.add(WORK)
+    # What an export that was killed left behind.
+    paths |= {place.name for place in target.glob(f"{SCRATCH}*") if place.is_dir()}
     paths |= _made_in_place(target, manifest)
     for place in _cmake_directories(target):
         name = place.name

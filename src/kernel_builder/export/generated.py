@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from kernel_builder.errors import ExportError, StorageError
 
 MANIFEST = "cmake/kernel-builder.json"
+SCRATCH = ".kernel-builder-"
 _FORMAT = 1
 
 
@@ -128,7 +130,7 @@ def write_files(target: Path, files: Mapping[str, bytes], *, module: str) -> Non
             "made": sorted([*made, *kept]),
         }
         text = json.dumps(record, indent=2) + "\n"
-        with tempfile.TemporaryDirectory(dir=target, prefix=".kernel-builder-") as scratch:
+        with tempfile.TemporaryDirectory(dir=target, prefix=SCRATCH) as scratch:
             _replace_all(target, {**files, MANIFEST: text.encode()}, gone, Path(scratch))
         remove_empty(target, _parents(gone))
     except OSError as err:
@@ -185,7 +187,7 @@ def _replace_all(
     except OSError:
         for path in reversed(done):
             (target / path).unlink(missing_ok=True)
-            if (scratch / "old" / path).exists():
+            if os.path.lexists(scratch / "old" / path):
                 (scratch / "old" / path).rename(target / path)
         raise
 

@@ -5,6 +5,9 @@
 #   CMAKE_CUDA_COMPILER     nvcc; else CUDACXX, CUDA_HOME/bin/nvcc, and the PATH
 #   KERNEL_INCLUDE_<name>   where the headers of a native dependency are, also in the environment
 
+if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  message(FATAL_ERROR "kernels are built on Linux so far, found ${CMAKE_SYSTEM_NAME}")
+endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
 endif()

@@ -301,7 +301,10 @@ def _raise_faults(plan: _Plan) -> None:
         return
     causes = list(plan.failures.values())
     if len(causes) == 1 and all(str(causes[0]) in fault.message for fault in plan.faults):
-        # Callers of get_kernel know this error, and there is nothing else to tell.
+        # Callers of get_kernel know this error, and there is little else to tell.
+        places = ", ".join(fault.where for fault in plan.faults[:3])
+        more = ", ..." if len(plan.faults) > 3 else ""
+        causes[0].add_note(f"It is the kernel of {places}{more}; the model was not kernelized.")
         raise causes[0]
     error = KernelizeError(tuple(plan.faults), "The model was not kernelized:")
     raise error from (causes[0] if causes else None)
@@ -345,7 +348,8 @@ def _tell(plan: _Plan) -> None:
     )
     for reason, count in passed_over.items():
         if log.is_new("kernelize", reason):
-            log.logger().warning("%d layers keep their own forward: %s", count, reason)
+            who = "1 layer keeps its" if count == 1 else f"{count} layers keep their"
+            log.logger().warning("%s own forward: %s", who, reason)
 
 
 def _fault(layer: ExtensibleLayer, message: str) -> Fault:

@@ -184,7 +184,7 @@ def _read_devices(
             if not isinstance(mode, Mode) or mode is Mode._NONE or mode is Mode.TORCH_COMPILE:
                 what = describe_mode(mode) if isinstance(mode, Mode) else repr(mode)
                 faults.append(_fault(where, f"expected a Mode to serve, found {what}"))
-            if not callable(getattr(repository, "load", None)):
+            if isinstance(repository, type) or not callable(getattr(repository, "load", None)):
                 what = f"expected a kernel, such as LayerRepository(...); found {repository!r}"
                 faults.append(_fault(where, what))
         if len(faults) == known:

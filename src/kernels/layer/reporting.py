@@ -199,7 +199,9 @@ def _grouped_rows(layers: Iterable[LayerReport]) -> list[tuple[str, str, str, st
             place = f"{shown} ({len(members)} times)"
         if members[0].users is not None:
             place += " (function)"
-        rows.append((place, runs, kernel, _first_sentence(reason)))
+        # The column beside it names the kernel.
+        why = _first_sentence(reason.removeprefix(f"{kernel} "))
+        rows.append((place, runs, kernel, why))
         rows += [
             (f"  {each.shape}", each.runs, f"{each.kernel_us:.1f} us", _against(each))
             for each in members[0].shapes

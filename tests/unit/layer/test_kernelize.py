@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -174,12 +176,17 @@ def test_a_kernel_mapped_for_what_it_cannot_do_is_an_error(model, toy):
 
 def test_a_kernel_that_is_not_there(model, x, tmp_path, warnings_of):
     with use_kernel_mapping(mapped(tmp_path / "nowhere")):
-        with pytest.raises(NotAKernelError):
+        with pytest.raises(NotAKernelError) as caught:
             kernelize(model, mode=Mode.INFERENCE)
+        assert caught.value.__notes__ == [
+            "It is the kernel of layers.0, layers.1; the model was not kernelized."
+        ]
         kernelize(model, mode=Mode.INFERENCE, use_fallback=KernelizeFallback.ALL)
     assert runs(model) == ["original", "original"]
     [reason] = reasons(model)
-    assert "cannot be loaded" in reason
+    assert "nowhere:Double cannot be loaded: There is no kernel at" in reason
+    # In the table the kernel's name stands beside it.
+    assert re.search(r"nowhere:Double +cannot be loaded", str(report(model)))
     assert len(warnings_of()) == 1
     assert warnings_of()[0].startswith("2 layers keep their own forward")
 

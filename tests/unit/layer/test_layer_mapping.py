@@ -249,17 +249,19 @@ def test_every_fault_of_a_mapping_is_told():
             "C": kernel("c"),
             "D": {"cpu": {"inference": kernel("d")}},
             "E": {"cpu": {COMPILE: kernel("e")}},
+            "F": {"cpu": LayerRepository},
             7: {},
         })  # fmt: skip
     text = str(caught.value)
     assert isinstance(caught.value, ValueError)
-    assert len(caught.value.faults) == 6
+    assert len(caught.value.faults) == 7
     for words in (
         "A['gpu']: unknown device",
         "B['cpu']: expected a kernel",
         "C: expected {device: kernel}",
         "D['cpu']: expected a Mode to serve, found 'inference'",
         "found TORCH_COMPILE",
+        "F['cpu']: expected a kernel, such as LayerRepository(...); found <class",
         "found 7",
     ):
         assert words in text

@@ -11,7 +11,13 @@ from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
 from kernel_spec.framework import Framework, Torch, TorchStableAbi, TvmFfi
 from kernel_spec.system import System, TorchBuild
-from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
+from kernel_spec.variant import (
+    ArchVariant,
+    NoarchVariant,
+    UnknownVariant,
+    Variant,
+    parse_variant,
+)
 from kernel_spec.version import MajorMinor
 
 # The first CPython whose free-threaded build has a stable ABI.
@@ -52,7 +58,7 @@ class Rejected:
     """A variant that does not fit, with every reason."""
 
     name: str
-    variant: Variant | None
+    variant: Variant | UnknownVariant
     reasons: tuple[Reason, ...]
 
     @property
@@ -90,7 +96,9 @@ def decide(
         try:
             variant = parse_variant(name)
         except VariantNameError as err:
-            rejected.append(Rejected(name, None, (Reason("unknown-form", str(err)),)))
+            rejected.append(
+                Rejected(name, UnknownVariant(name), (Reason("unknown-form", str(err)),))
+            )
             continue
         reasons = tuple(_reasons(system, offered, found, variant))
         if reasons:

@@ -56,6 +56,21 @@ class NoarchVariant:
         return format_variant(self)
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownVariant:
+    """A directory under ``build/`` whose name is of no form that this version knows."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def variant_str(self) -> str:
+        """The name, as the published client calls it."""
+        return self.name
+
+
 Variant = ArchVariant | NoarchVariant
 
 

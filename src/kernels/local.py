@@ -9,7 +9,7 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide
 from kernel_spec.errors import MetadataError, VariantNameError
 from kernel_spec.metadata import FILE_NAME
-from kernel_spec.variant import parse_variant
+from kernel_spec.variant import UnknownVariant, parse_variant
 from kernels.errors import NotAKernelError, NoVariantError
 from kernels.fit import Judge
 from kernels.hub import BUILD_FOLDER
@@ -41,7 +41,9 @@ def choose_local(path: Path, *, backend: BackendKind | None, check_arch: bool = 
         if backend is not None and variant.metadata.backend is not backend:
             reason = Reason("backend", f"is for {variant.metadata.backend}, not for {backend}")
             raise NoVariantError(
-                str(path), describe(detect()), [Rejected(path.name, None, (reason,))]
+                str(path),
+                describe(detect()),
+                [Rejected(path.name, UnknownVariant(path.name), (reason,))],
             )
         return variant
     judge = Judge(str(path), detect(), list(places), backend)

@@ -386,3 +386,12 @@ def test_threads_that_call_at_once_share_one_install(publisher, cache):
     assert len(modules) == 6
     assert len(set(modules)) == 1
     assert len(list((cache / "variants").iterdir())) == 1
+
+
+def test_a_variant_of_a_later_time_is_reported_and_skipped(publisher):
+    later = {"torch-cpu": {"__init__.py": ""}, "jax-cpu-x86_64-linux": {"__init__.py": ""}}
+    publisher.publish("acme/toy", variants=later)
+    accepted, unknown = kernels.get_kernel_variants("acme/toy")
+    assert accepted.variant.variant_str == "torch-cpu"
+    assert unknown.variant.variant_str == str(unknown.variant) == "jax-cpu-x86_64-linux"
+    assert "jax" in unknown.reason

@@ -1,7 +1,10 @@
 """Builds that reach for what is no input: the network, the user's files, headers that happen to be there."""
 
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -148,3 +151,41 @@ def test_an_import_cannot_do_what_a_build_must_not(
     module.write_text(f"{line}\n{module.read_text()}")
     assert isinstance(fault_of(build(project, confined)), ImportCheckError)
     assert not port[1]
+
+
+_CHOOSE = """
+import os
+from kernel_builder.sandbox import choose_sandbox
+from kernel_builder.settings import read_settings
+print(choose_sandbox(read_settings(os.environ)).note)
+"""
+
+
+@pytest.mark.parametrize(("mode", "code"), [("auto", 0), ("require", 1)])
+def test_where_namespaces_are_forbidden_it_is_found_out(
+    settings: Settings, unavailable: Callable[[str], None], mode: str, code: int
+) -> None:
+    """As in many containers: the programs are installed, and the kernel says no."""
+    forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all"
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    command += [f'{forbid} --inh-caps=-all --no-new-privs "$@"', "sh"]
+    probe = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        unavailable(f"namespaces cannot be forbidden here: {probe.stderr}")
+    environ = {
+        "PATH": settings.search_path,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "XDG_CACHE_HOME": str(settings.cache.parent),
+        "KERNEL_BUILDER_SANDBOX": mode,
+    }
+    done = subprocess.run(
+        [*command, sys.executable, "-c", _CHOOSE],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    said = done.stderr if code else done.stdout
+    assert ("--sandbox require" if code else "not hermetic") in said
+    assert "Operation not permitted" in said

@@ -164,6 +164,31 @@ def test_the_op_itself_does_not_trust_its_caller(img2gray: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, *REALS], ids=str)
+def test_the_plain_kernel_computes_the_same(
+    img2gray: ModuleType, device: str, dtype: torch.dtype
+) -> None:
+    if device == "cpu":
+        pytest.skip("there is one kernel for the CPU")
+    for image in (
+        picture(37, 45, 3, dtype=dtype),
+        picture(3, 37, 45, 3, dtype=dtype),
+        picture(3, 3, 37, 45, dtype=dtype).movedim(1, -1)[:, 5:, 3:-2],
+    ):
+        out = torch.empty(image.shape[:-1], dtype=dtype)
+        img2gray.ops.img2gray_by_grid(out, image, "bt709")
+        assert torch.equal(out, img2gray.reference.img2gray(image, "bt709"))
+
+
+def test_more_bytes_than_31_bits_count(img2gray: ModuleType, device: str) -> None:
+    if device != "cuda" or torch.cuda.mem_get_info()[0] < 8 << 30:
+        pytest.skip("needs a GPU with 8 GiB of free memory")
+    image = torch.randint(0, 256, (27000, 27001, 3), dtype=torch.uint8)
+    grey = img2gray.img2gray(image)
+    for rows in (slice(0, 20), slice(13000, 13020), slice(-20, None)):
+        assert torch.equal(grey[rows], img2gray.reference.img2gray(image[rows]))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, *REALS], ids=str)
 def test_opcheck(img2gray: ModuleType, dtype: torch.dtype) -> None:
     out = torch.empty(4, 5, dtype=dtype)
     image = picture(4, 5, 3, dtype=dtype)

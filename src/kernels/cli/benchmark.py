@@ -21,7 +21,7 @@ WAYS = ("cold", "warm", "loop")
 
 @click.command(name="benchmark")
 @click.argument("kernel")
-@click.option("--device", help="The device, such as cuda or cpu [default: the kernel's own].")
+@click.option("--device", help="Such as cuda or cpu [default: the accelerator, else the CPU].")
 @click.option("--only", metavar="TEXT", help="Only cases whose 'op shape dtype' contains TEXT.")
 @click.option("--way", "ways", type=click.Choice(WAYS), multiple=True, help="[default: all]")
 @click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True)

@@ -30,6 +30,7 @@ from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import ConflictError, FormatError
 from kernel_spec.names import RepoId
 from kernel_spec.refs import DEFAULT_BRANCH, RefKind
+from kernel_spec.staging import HashedFile
 from kernel_spec.wire import TreeFile
 
 # A commit that names no parent is built anew on what others have committed meanwhile.
@@ -191,7 +192,7 @@ class Publisher:
 
     def _find_bytes(
         self, repo: RepoId, base: Snapshot, path: str, content: Content, folder: Path
-    ) -> Path | TreeFile:
+    ) -> Path | TreeFile | HashedFile:
         match content:
             case TreeFile():
                 return content
@@ -205,12 +206,12 @@ class Publisher:
             case _:
                 assert_never(content)
 
-    def _find_large_bytes(self, repo: RepoId, content: AddLarge, folder: Path) -> Path:
-        place = folder / content.sha256
-        if place.exists() or self.uploads.claim(repo, content.sha256, place):
-            if content.size is not None and place.stat().st_size != content.size:
-                raise RequestError(f"{content.path}: size: expected {place.stat().st_size}.")
-            return place
+    def _find_large_bytes(self, repo: RepoId, content: AddLarge, folder: Path) -> HashedFile | Path:
+        claimed = self.uploads.claim(repo, content.sha256, folder)
+        if claimed is not None:
+            if content.size not in (None, claimed.file.size):
+                raise RequestError(f"{content.path}: size: expected {claimed.file.size}.")
+            return claimed
         found = self.list_large(repo).get(content.sha256)
         if found is None:
             raise RequestError(
@@ -218,11 +219,12 @@ class Publisher:
                 "upload the file, then commit again."
             )
         snapshot, file = found
-        bytes_or_place = self._catalogue.get_content(snapshot, file.path)[1]
-        if isinstance(bytes_or_place, Path):
-            return bytes_or_place
-        place.write_bytes(bytes_or_place)
-        return place
+        place = self._catalogue.get_content(snapshot, file.path)[1]
+        if isinstance(place, Path):
+            return HashedFile(place, file)
+        copy = folder / content.sha256
+        copy.write_bytes(place)
+        return copy
 
     def _tidy(self, repo: RepoId, operations: tuple[Operation, ...]) -> None:
         for operation in operations:

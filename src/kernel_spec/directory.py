@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernel_spec import unversioned
 from kernel_spec.document import read_plain
@@ -34,6 +35,9 @@ from kernel_spec.listing import (
 )
 from kernel_spec.names import RepoId, parse_repo_id, parse_safe_path, path_fault, ref_fault
 from kernel_spec.wire import Ref, Refs, TreeFile
+
+if TYPE_CHECKING:
+    from kernel_spec.staging import HashedFile
 
 __all__ = [
     "FORMAT",
@@ -212,7 +216,7 @@ def file_path(hub: DirectoryHub, repo: RepoId, commit: str, path: str) -> Path:
 def publish(
     hub: DirectoryHub,
     repo: RepoId,
-    files: Mapping[str, Path | TreeFile],
+    files: Mapping[str, Path | TreeFile | HashedFile],
     *,
     branch: str,
     parent: str | None,
@@ -226,8 +230,9 @@ def publish(
     Args:
         hub: where to.
         repo: the repository; made if it is not there.
-        files: for each POSIX path in the repository, the file to take the bytes from, or the
-            parent's own entry of that path, which stays. What the parent holds is hard-linked.
+        files: for each POSIX path in the repository, the file to take the bytes from; or one
+            whose hashes are known; or the parent's own entry of that path, which stays. The latter
+            two, and what the parent holds, are hard-linked.
         branch: the branch to move.
         parent: the commit that the branch must be at; None where the branch must not exist.
         tags: tags to set on the new commit; an existing tag on another commit is an error.
@@ -272,7 +277,7 @@ def publish(
         _check_tags(repo, refs, tags, commit)
         snapshot = folder / "snapshots" / commit
         # Also where nothing is new: publishing again repairs what was damaged.
-        given = [file for file in staged if not isinstance(files[file.path], TreeFile)]
+        given = [file for file in staged if isinstance(files[file.path], Path)]
         if not snapshot.is_dir() or not all(
             staging.is_intact(snapshot / file.path, file) for file in given
         ):

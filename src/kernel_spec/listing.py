@@ -118,7 +118,7 @@ def hash_file(path: Path, *, copy_to: Path | None = None) -> tuple[int, str, str
 
     Args:
         path: the file.
-        copy_to: a file to write the same bytes to, which then are on the disk.
+        copy_to: a file to write the same bytes to; they need not be on the disk yet.
 
     Raises:
         IntegrityError: the file changed while it was read.
@@ -136,9 +136,6 @@ def hash_file(path: Path, *, copy_to: Path | None = None) -> tuple[int, str, str
                 whole.update(block)
                 if copy is not None:
                     copy.write(block)
-            if copy is not None:
-                copy.flush()
-                os.fsync(copy.fileno())
     if read != size:
         raise IntegrityError(f"{path}: changed while it was read, from {size} to {read} bytes")
     return size, blob.hexdigest(), whole.hexdigest()

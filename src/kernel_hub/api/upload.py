@@ -171,10 +171,10 @@ async def verify_large(hub: Hub, request: Request) -> Response:
     repo = get_repo(request)
     writing = get_writer(hub, request, repo)
     oid, size = _read_object(await read_json(request))
-    place = writing.publisher.uploads.find(repo, oid)
-    if place is not None and place.stat().st_size == size:
+    waiting = writing.publisher.uploads.find(repo, oid)
+    if waiting is not None and waiting.file.size == size:
         return JSONResponse({})
     found = (await run_in_threadpool(writing.publisher.list_large, repo)).get(oid)
-    if place is None and found is not None and found[1].size == size:
+    if waiting is None and found is not None and found[1].size == size:
         return JSONResponse({})
     raise RequestError(f"{oid}: no such object of {size} bytes has come; upload it again.")

@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/<owner>/<name>/.uploads/<sha256>             a whole large file, its hash checked
+    <root>/<owner>/<name>/.uploads/<sha256>-<blob id>   a whole large file, its hash checked
     <root>/<owner>/<name>/.uploads/<random>.part        one that is still coming
     <root>/<owner>/<name>/.uploads/<random>.commit/     the body of a commit, and its files
 
@@ -25,6 +25,8 @@ from typing import BinaryIO
 from kernel_hub.errors import RequestError, RequestTooLargeError
 from kernel_spec.directory import DirectoryHub, repositories, repository_path
 from kernel_spec.names import RepoId
+from kernel_spec.staging import HashedFile, fsync_folder
+from kernel_spec.wire import TreeFile
 
 FOLDER = ".uploads"
 KEPT_SECONDS = 24 * 3600.0
@@ -39,10 +41,9 @@ class Uploads:
     def __init__(self, hub: DirectoryHub) -> None:
         self._hub = hub
 
-    def find(self, repo: RepoId, sha256: str) -> Path | None:
-        """Return the place of a large file that came whole, or None."""
-        place = self._folder(repo) / sha256
-        return place if place.is_file() else None
+    def find(self, repo: RepoId, sha256: str) -> HashedFile | None:
+        """Return a large file that came whole, or None."""
+        return _find(self._folder(repo), sha256)
 
     def begin(self, repo: RepoId, sha256: str, size: int) -> Incoming:
         """Begin to take a large file that should have this hash and size."""
@@ -58,20 +59,28 @@ class Uploads:
         place.mkdir()
         return place
 
-    def claim(self, repo: RepoId, sha256: str, target: Path) -> bool:
-        """Link a large file to a place of one's own, where nobody sweeps it; False: it is not here."""
+    def claim(self, repo: RepoId, sha256: str, folder: Path) -> HashedFile | None:
+        """Link a large file into a folder of one's own, where nobody sweeps it; None: it is not here."""
+        claimed = _find(folder, sha256)
+        found = self.find(repo, sha256)
+        if claimed is not None or found is None:
+            return claimed
+        target = folder / found.place.name
         try:
-            target.hardlink_to(self._folder(repo) / sha256)
+            target.hardlink_to(found.place)
         except FileNotFoundError:
-            return False
+            return None
         except OSError:  # a file system without hard links
-            shutil.copyfile(self._folder(repo) / sha256, target)
-        return True
+            shutil.copyfile(found.place, target)
+            target.chmod(_MODE)
+        return HashedFile(target, found.file)
 
     def discard(self, repo: RepoId, sha256: str) -> None:
         """Forget a large file, which is part of a commit now."""
-        with suppress(OSError):
-            (self._folder(repo) / sha256).unlink()
+        found = self.find(repo, sha256)
+        if found is not None:
+            with suppress(OSError):
+                found.place.unlink()
 
     def sweep(self, repo: RepoId, *, older_than: float = KEPT_SECONDS) -> None:
         """Remove what nobody has written to for so many seconds."""
@@ -99,14 +108,24 @@ class Uploads:
         return repository_path(self._hub, repo) / FOLDER
 
 
+def _find(folder: Path, sha256: str) -> HashedFile | None:
+    for place in folder.glob(f"{sha256}-*"):
+        with suppress(FileNotFoundError):
+            oid = place.name.partition("-")[2]
+            size = place.stat().st_size
+            return HashedFile(place, TreeFile(path="", size=size, oid=oid, sha256=sha256))
+    return None
+
+
 class Incoming:
     """A large file that is coming; hashed as it is written, visible only when it is whole."""
 
     def __init__(self, folder: Path, sha256: str, size: int) -> None:
-        self._target = folder / sha256
+        self._folder = folder
         self._part = folder / f"{secrets.token_hex(8)}.part"
         self._promised = (sha256, size)
         self._hash = hashlib.sha256()
+        self._blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
         self._size = 0
         self._stream: BinaryIO = self._part.open("xb")
 
@@ -134,6 +153,7 @@ class Incoming:
                 f"The upload has more than the {self._promised[1]} bytes that were announced."
             )
         self._hash.update(data)
+        self._blob.update(data)
         self._stream.write(data)
 
     def finish(self) -> None:
@@ -151,4 +171,5 @@ class Incoming:
         self._stream.flush()
         os.fsync(self._stream.fileno())
         self._part.chmod(_MODE)
-        self._part.replace(self._target)
+        self._part.replace(self._folder / f"{found[0]}-{self._blob.hexdigest()}")
+        fsync_folder(self._folder)

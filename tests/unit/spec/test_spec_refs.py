@@ -16,8 +16,11 @@ from kernel_spec.directory import (
     refs_stamp,
 )
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
+from kernel_spec.listing import hash_file
 from kernel_spec.names import RepoId
 from kernel_spec.refs import RefKind, create_ref, create_repository, delete_ref
+from kernel_spec.staging import HashedFile
+from kernel_spec.wire import TreeFile
 
 REPO = RepoId("acme", "toy")
 
@@ -66,6 +69,29 @@ def test_what_stays_keeps_its_promise_without_links(hub, source, first, monkeypa
     damaged.write_bytes(b"x")
     with pytest.raises(IntegrityError, match="bytes were changed"):
         publish(hub, REPO, held, branch="v1", parent=second)
+
+
+def test_a_file_of_known_hashes_is_linked_and_not_read(hub, source, first):
+    place = source(b"large", "large")
+    place.chmod(0o444)
+    size, oid, sha256 = hash_file(place)
+    known = HashedFile(place, TreeFile(path="", size=size, oid=oid, sha256=sha256))
+    second = publish(hub, REPO, {"x": known, "y": known}, branch="v1", parent=first)
+    for path in "xy":
+        assert file_path(hub, REPO, second, path).samefile(place)
+        assert entries(hub, second)[path].sha256 == sha256
+    wrong = HashedFile(place, TreeFile(path="", size=size + 1, oid=oid, sha256=sha256))
+    with pytest.raises(IntegrityError, match="not as its commit says"):
+        publish(hub, REPO, {"x": wrong}, branch="v1", parent=second)
+
+
+def test_nobody_may_write_to_what_is_published(hub, source):
+    tool = source(b"#!", "tool")
+    tool.chmod(0o755)
+    commit = publish(hub, REPO, {"a": source(b"a", "a"), "tool": tool}, branch="v1", parent=None)
+    modes = [file_path(hub, REPO, commit, path).stat().st_mode & 0o777 for path in ("a", "tool")]
+    assert modes == [0o444, 0o555]
+    assert entries(hub, commit)["tool"].executable
 
 
 @pytest.mark.parametrize("damage", ["missing", "longer", "link"])

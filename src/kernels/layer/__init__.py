@@ -1,4 +1,4 @@
-"""Kernels inside models: which layers they may stand for, which kernel stands where, and what runs."""
+"""Kernels inside models: what they may stand for, which one stands where, and what really runs."""
 
 from kernels.layer.device import CUDAProperties, Device, ROCMProperties
 from kernels.layer.extensible import (

@@ -1,8 +1,9 @@
 """Puts forwards into layers and takes them out, and tells which forward a layer really has.
 
-The forward of a kernel's layer is bound to the model's layer as an attribute of that instance; its class stays as it is.
-Where the kernel can do less than the original, a forward is bound that asks first:
-one without backward is not used where autograd records, one that cannot be compiled not while compiling.
+The forward of a kernel's layer is bound to the model's layer as an attribute of that instance; its
+class stays as it is. Where the kernel can do less than the original, a forward is bound that asks
+first: one without backward is not used where autograd records, one that cannot be compiled not
+while compiling.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a kernel's layer must be like to stand for a model's: signature, attributes, no state.
 
-Only ``forward`` of the kernel's layer is used: it is called with the model's layer as ``self``, by callers
-who know the forward that it replaces. What would go wrong then is found here, by name.
+Only ``forward`` of the kernel's layer is used: it is called with the model's layer as ``self``, by
+callers who know the forward that it replaces. What would go wrong then is found here, by name.
 """
 
 from __future__ import annotations

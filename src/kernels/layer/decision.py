@@ -1,4 +1,4 @@
-"""What was decided for a layer, kept beside it in plain values: copied and pickled with the model."""
+"""What was decided for a layer, kept beside it as plain texts that travel with the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers and functions that kernels may stand for: how they are marked, and how a model's are found."""
+"""Layers and functions that kernels may stand for: how they are marked, and found in a model."""
 
 from __future__ import annotations
 
@@ -160,8 +160,9 @@ def why_excluded(module: Any) -> str | None:
     written = next((index for index, each in enumerate(order) if "forward" in vars(each)), marked)
     if written < marked:
         return (
-            f"{order[written].__name__} has a forward of its own, and it is {order[marked].__name__} "
-            "that is marked: decorate the subclass, too, if a kernel does what it does"
+            f"{order[written].__name__} has a forward of its own, and it is "
+            f"{order[marked].__name__} that is marked: decorate the subclass, too, if a kernel does "
+            "what it does"
         )
     return None
 

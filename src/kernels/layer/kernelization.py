@@ -77,8 +77,9 @@ class _Plan:
 
     decisions: list[_Decision] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    failures: dict[Repository, Exception] = field(default_factory=dict)
-    loaded: dict[Repository, LoadedLayer | Exception] = field(default_factory=dict)
+    failures: list[tuple[ExtensibleLayer, Exception]] = field(default_factory=list)
+    # By identity: a repository that somebody else wrote need not be hashable.
+    loaded: dict[int, LoadedLayer | Exception] = field(default_factory=dict)
 
 
 def kernelize(
@@ -100,20 +101,21 @@ def kernelize(
         mode: ``Mode.INFERENCE`` or ``Mode.TRAINING``, with ``| Mode.TORCH_COMPILE`` where the
             model will be compiled.
         device: what the model runs on; taken from its first parameter where it is None.
-        use_fallback: when layers may keep their own forward: True is ``KernelizeFallback.DEFAULT``, False is
-            ``NONE``.
+        use_fallback: when layers may keep their own forward: True is
+            ``KernelizeFallback.DEFAULT``, False is ``NONE``.
         strict: raise where not a single layer gets a kernel.
-        select: ``"mapped"`` takes every kernel that is mapped, ``"measured"`` only where it is at least as
-            fast as the original on the shapes that the layer is called with.
+        select: ``"mapped"`` takes every kernel that is mapped, ``"measured"`` only where it is at
+            least as fast as the original on the shapes that the layer is called with.
 
     Returns:
         The model itself.
 
     Raises:
-        KernelizeError: with every layer that cannot take its kernel, or that has none and must; the model is as
-            it was. It is also a ValueError and a TypeError.
-        ValueError: a wrong argument; a publisher who is not trusted; bytes that are not those promised.
-        FileNotFoundError, and others of :func:`kernels.get_kernel`: a kernel cannot be loaded, and
+        KernelizeError: with every layer that cannot take its kernel, or that has none and must;
+            the model is as it was. It is also a ValueError and a TypeError.
+        ValueError: a wrong argument; a publisher who is not trusted; bytes that are not those
+            promised.
+        FileNotFoundError, and others of :func:`kernels.get_kernel`: kernels cannot be loaded, and
             ``use_fallback`` does not include ``CANNOT_LOAD``.
     """
     wish = _read_wish(model, mode, device, use_fallback, select)
@@ -207,7 +209,7 @@ def _find_layer(layer: ExtensibleLayer, wish: _Wish, plan: _Plan) -> LoadedLayer
     if isinstance(loaded, Exception):
         reasons: tuple[str, ...] = (f"{name} cannot be loaded: {loaded}",)
         if KernelizeFallback.CANNOT_LOAD not in wish.fallback:
-            plan.failures[found.repository] = loaded
+            plan.failures.append((layer, loaded))
         return _Obstacle(case=KernelizeFallback.CANNOT_LOAD, kernel=name, reasons=reasons)
     if faults := _find_faults(loaded, layer, found.mode & wish.mode):
         reasons = tuple(f"{name} does not fit: {fault}" for fault in faults)
@@ -227,7 +229,7 @@ def _forwards(
 
 def _load(repository: Repository, plan: _Plan) -> LoadedLayer | Exception:
     """Load a kernel's layer, once for all layers that it is mapped to."""
-    known = plan.loaded.get(repository)
+    known = plan.loaded.get(id(repository))
     if known is None:
         try:
             cls = repository.load()
@@ -240,7 +242,7 @@ def _load(repository: Repository, plan: _Plan) -> LoadedLayer | Exception:
             raise
         except Exception as err:  # noqa: BLE001 - the kernel's own code runs here
             known = err
-        plan.loaded[repository] = known
+        plan.loaded[id(repository)] = known
     return known
 
 
@@ -299,23 +301,26 @@ def _name_device(target: Target) -> str:
 def _raise_faults(plan: _Plan) -> None:
     if not plan.faults:
         return
-    causes = list(plan.failures.values())
-    if len(causes) == 1 and all(str(causes[0]) in fault.message for fault in plan.faults):
-        # Callers of get_kernel know this error, and there is little else to tell.
-        places = ", ".join(fault.where for fault in plan.faults[:3])
-        more = ", ..." if len(plan.faults) > 3 else ""
-        causes[0].add_note(f"It is the kernel of {places}{more}; the model was not kernelized.")
-        raise causes[0]
-    error = KernelizeError(tuple(plan.faults), "The model was not kernelized:")
-    raise error from (causes[0] if causes else None)
+    headline = "The model was not kernelized:"
+    if len(plan.failures) == len(plan.faults):
+        # Kernels that cannot be loaded, and nothing else: callers of get_kernel know that error.
+        cause = plan.failures[0][1]
+        cause.add_note("\n".join([headline, *(f"  {_summary(fault)}" for fault in plan.faults)]))
+        raise cause
+    error = KernelizeError(tuple(plan.faults), headline)
+    raise error from (plan.failures[0][1] if plan.failures else None)
+
+
+def _summary(fault: Fault) -> str:
+    return str(fault).partition("\n")[0]
 
 
 def _nothing_replaced(model: Any, plan: _Plan) -> KernelizeError:
     if not plan.decisions:
         return KernelizeError(
             (),
-            f"No layer of {type(model).__name__} gets a kernel: none is extensible. Mark its layers with "
-            "use_kernel_forward_from_hub, or a class of somebody else's with "
+            f"No layer of {type(model).__name__} gets a kernel: none is extensible. Mark its layers "
+            "with use_kernel_forward_from_hub, or a class of somebody else's with "
             "replace_kernel_forward_from_hub.",
         )
     faults = tuple(_fault(each.layer, each.reason) for each in plan.decisions)

@@ -1,8 +1,9 @@
 """Which kernel stands for which layer: registered for the process, or for the length of a ``with``.
 
 A mapping is ``{layer name: {device: kernel, or {mode: kernel}}}``. A later entry replaces an
-earlier one of the same layer and device whole, with all its modes. What is registered is never changed in
-place: each registration makes a new table, so that a reader in another thread sees one or the other.
+earlier one of the same layer and device whole, with all its modes. What is registered is never
+changed in place: each registration makes a new table, so that a reader in another thread sees one
+or the other.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Miss:
 def register_kernel_mapping(mapping: KernelMapping, inherit_mapping: bool = True) -> None:
     """Register kernels for layers, for the whole process.
 
-    Inside ``with use_kernel_mapping(...)`` it is that mapping which is extended, and only until its end.
+    Inside ``with use_kernel_mapping(...)`` it is that mapping which is extended, until its end.
 
     Args:
         mapping: ``{layer name: {device: kernel, or {mode: kernel}}}``; a device is a type such as

@@ -1,8 +1,8 @@
 """Takes the faster of a kernel and the original, by timing both on the shapes that a layer sees.
 
-The first call with tensors of a new *shape class* (dtypes, the last sizes, and the number of rows up to the
-next power of two) times both on those very tensors, which takes some milliseconds; from then on the class is decided,
-in later processes too (:mod:`kernels.layer.timings`).
+The first call with tensors of a new *shape class* (dtypes, the last sizes, and the number of rows
+up to the next power of two) times both on those very tensors, which takes some milliseconds; from
+then on the class is decided, in later processes too (:mod:`kernels.layer.timings`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Selection:
 
     Attributes:
         timings: both times by shape class.
-        compiled_choice: whether a compiled model gets the kernel: where it won in every class that was measured.
+        compiled_choice: whether a compiled model gets the kernel: where it won in every class that
+            was measured.
     """
 
     def __init__(self, file: TimingsFile, *, training: bool, compiled: bool) -> None:

@@ -50,7 +50,7 @@ class KernelizeFallback(Flag):
 
     ``NO_LAYER``, ``NO_DEVICE``, ``NO_COMPATIBLE_PROPERTIES``, ``NO_COMPATIBLE_MODE``: nothing is
     registered for the layer, the type of device, its capability, or the mode. ``CANNOT_LOAD``:
-    the kernel cannot be had, or its layer does not fit the model's. ``DEFAULT`` is all of them but the last.
+    the kernel cannot be had, or its layer does not fit the model's. ``DEFAULT`` is all but the last.
     """
 
     NONE = 0

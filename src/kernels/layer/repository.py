@@ -181,8 +181,8 @@ class LockedLayerRepository(_TakesLayer, _LockSource):
 
     Attributes:
         repo_id: ``owner/name``.
-        lockfile: the lock; by default that of the code that makes this value, which is looked for now, as
-            :func:`kernels.get_locked_kernel` does.
+        lockfile: the lock; by default that of the code that makes this value, which is looked for
+            now, as :func:`kernels.get_locked_kernel` does.
         layer_name: as for :class:`LayerRepository`.
         trust_remote_code: as for :func:`kernels.get_locked_kernel`.
 

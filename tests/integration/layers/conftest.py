@@ -128,7 +128,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientV
 def run_consumer(
     tmp_path: Path, hub: Path, consumers: peers.ClientVenv, installed: Path
 ) -> Callable[..., Any]:
-    """Run a script of ``consumers/`` beside the libraries, without network; return what it printed."""
+    """Run a script of ``consumers/`` beside the libraries, offline; return what it printed."""
 
     def run(script: str, **environ: str) -> Any:
         keep = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}

@@ -1,4 +1,4 @@
-"""The layer interface of the published client 0.17.2, call by call, against ours. Budget: see conftest."""
+"""The layer interface of the published client, call by call, against ours. Budget: see conftest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model runs after kernelize: kernels, its own forwards, or an error that changes nothing."""
+"""What a model runs after kernelize: kernels, its own forwards, or what it ran before an error."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ def test_a_kernel_that_is_not_there(model, x, tmp_path, warnings_of):
     with use_kernel_mapping(mapped(tmp_path / "nowhere")):
         with pytest.raises(NotAKernelError) as caught:
             kernelize(model, mode=Mode.INFERENCE)
-        assert caught.value.__notes__ == [
-            "It is the kernel of layers.0, layers.1; the model was not kernelized."
-        ]
+        [note] = caught.value.__notes__
+        assert note.startswith("The model was not kernelized:\n  layers.0: ")
+        assert "\n  layers.1: " in note
         kernelize(model, mode=Mode.INFERENCE, use_fallback=KernelizeFallback.ALL)
     assert runs(model) == ["original", "original"]
     [reason] = reasons(model)
@@ -189,6 +189,33 @@ def test_a_kernel_that_is_not_there(model, x, tmp_path, warnings_of):
     assert re.search(r"nowhere:Double +cannot be loaded", str(report(model)))
     assert len(warnings_of()) == 1
     assert warnings_of()[0].startswith("2 layers keep their own forward")
+
+
+def test_a_repository_that_somebody_else_wrote(model, x):
+    class Own:
+        __hash__ = None
+
+        def load(self):
+            class Double(nn.Module):
+                def forward(self, x):
+                    return 2 * x
+
+            return Double
+
+        def __str__(self):
+            return "ours:Double"
+
+    expected = model(x)
+    with use_kernel_mapping({"Double": {"cpu": Own()}}):
+        kernelize(model, mode=Mode.INFERENCE, strict=True)
+    torch.testing.assert_close(model(x), expected)
+    assert report(model).layers[0].kernel == "ours:Double"
+    Own.load = lambda self: "Double"
+    with (
+        use_kernel_mapping({"Double": {"cpu": Own()}}),
+        pytest.raises(TypeError, match=r"load\(\) returned 'Double', not a class"),
+    ):
+        kernelize(model, mode=Mode.INFERENCE)
 
 
 def test_a_kernel_that_fails_while_it_is_imported(model, write_kernel):

@@ -77,6 +77,7 @@ def upload(
     or --prune says so. DIR may also hold built variants without a project.
     """
     from kernel_builder.config.model import FILE_NAME
+    from kernel_builder.errors import ProjectError
     from kernel_builder.remote import open_remote
     from kernel_builder.settings import read_settings
     from kernel_builder.upload import UploadOptions, upload
@@ -84,6 +85,8 @@ def upload(
 
     settings = read_settings()
     directory = directory.parent if directory.name == FILE_NAME else directory
+    if not directory.exists():
+        raise ProjectError(f"{directory}: no such directory; expected a project or built variants")
     options = UploadOptions(**wanted)
     url = hub or _choose_hub(directory, options, settings)
     is_silent = quiet or as_json

@@ -75,11 +75,10 @@ def test_a_table_names_the_fastest_peer() -> None:
     assert "20480 " in alone
 
 
-@pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_plots_appear_whole(tmp_path: Path, suffix: str, magic: bytes) -> None:
-    place = tmp_path / f"plot{suffix}"
+def test_a_plot_appears_whole(tmp_path: Path) -> None:
+    place = tmp_path / "plot.png"
     draw_plots([ROW, replace(ROW, way="warm"), replace(ROW, way="loop")], place, title="A GPU")
-    assert place.read_bytes().startswith(magic)
+    assert place.read_bytes().startswith(b"\x89PNG")
     # matplotlib keeps its fonts below the home directory.
     assert [path for path in tmp_path.iterdir() if path.name != "home"] == [place]
 

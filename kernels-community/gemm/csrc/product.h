@@ -24,8 +24,8 @@ struct View {
   int64_t k_stride;
 };
 
-// C (m x n) = A (m x k) B (n x k)^T. The scales of A are one for each row and block of K, those of B
-// one for each block of N and block of K; they step by blocks.
+// C (m x n) = A (m x k) B (n x k)^T. The scales of A are one for each row and block of K, those of
+// B one for each block of N and block of K; they step by blocks.
 struct Product {
   int64_t m;
   int64_t n;

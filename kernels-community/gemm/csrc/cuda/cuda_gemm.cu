@@ -162,8 +162,7 @@ Problem describe_problem(
   problem.m = static_cast<int>(product.m);
   problem.n = static_cast<int>(product.n);
   problem.k_blocks = static_cast<int>(product.k_blocks());
-  problem.raster =
-      choose_raster(tile, {product.m, product.n, product.k_blocks()}, processors);
+  problem.raster = choose_raster(tile, {product.m, product.n, product.k_blocks()}, processors);
   return problem;
 }
 
@@ -174,8 +173,8 @@ struct Queue {
   cudaStream_t stream;
 };
 
-void launch(const Product& product, const Result& c, int index, bool waits_late,
-            const Queue& queue) {
+void launch(
+    const Product& product, const Result& c, int index, bool waits_late, const Queue& queue) {
   const TileFacts& tile = kTiles[index];
   Problem problem = describe_problem(product, c, tile, queue.processors);
   problem.waits_late = waits_late;
@@ -223,8 +222,7 @@ Plan find_plan(const Sizes& sizes, int processors) {
   return slot.plan;
 }
 
-void launch_plan(
-    const Product& product, const Result& c, const Plan& plan, const Queue& queue) {
+void launch_plan(const Product& product, const Result& c, const Plan& plan, const Queue& queue) {
   launch(take_rows(product, 0, plan.split), c, plan.tile, false, queue);
   if (plan.split == product.m) return;
   const Result rest = {c.data + plan.split * c.row_stride, c.row_stride};

@@ -79,7 +79,7 @@ struct Block {
     return shared + stage * Tile::kBytesA;
   }
   __device__ __forceinline__ uint32_t b(int stage) const {
-    return shared + Tile::kAt_B + stage * Tile::kBytesB;
+    return shared + Tile::kAtB + stage * Tile::kBytesB;
   }
   __device__ __forceinline__ uint32_t scales(int stage) const {
     return shared + Tile::kAtScales + stage * Tile::kScaleBytes;
@@ -330,7 +330,7 @@ __device__ __forceinline__ void multiply_steps_in_parts(
 template <class Tile>
 __device__ __forceinline__ void multiply_tile_in_parts(
     Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
-  constexpr int kSteps = 4;
+  constexpr int kSteps = 8;
   int k = block.k_begin;
   for (; k + kSteps <= block.k_end; k += kSteps) {
     multiply_steps_in_parts<Tile, kSteps>(sums, ring, block, group);

@@ -60,6 +60,7 @@ struct Tile {
   // Columns that surely have one scale of B in common.
   static constexpr int kScaleColumns = greatest_divisor(columns, 128);
   static constexpr int kScalesB = columns / kScaleColumns;
+  static_assert(kScalesB <= 32, "a warp copies them at once");
 
   // Registers of a thread; the launch gives every thread the average.
   static constexpr int kMathRegisters = allow(blocks_per_sm).math_registers;
@@ -85,12 +86,12 @@ struct Tile {
   static constexpr int kScaleBytes = (kRows + (kScalesB + 3) / 4 * 4) * 4;
   static constexpr int kStageBytes = kBytesA + kBytesB + kScaleBytes + 16;
   static constexpr int kAlignment = 1024;
-  static constexpr int kFitting = 
+  static constexpr int kFitting =
       (allow(blocks_per_sm).bytes - kAlignment - kResultBytes) / kStageBytes;
   static constexpr int kStages = kFitting < kMostStages ? kFitting : kMostStages;
   static_assert(kStages >= 2);
-  static constexpr int kAt_B = kStages * kBytesA;
-  static constexpr int kAtResult = kAt_B + kStages * kBytesB;
+  static constexpr int kAtB = kStages * kBytesA;
+  static constexpr int kAtResult = kAtB + kStages * kBytesB;
   static constexpr int kAtScales = kAtResult + kResultBytes;
   static constexpr int kAtBarriers = kAtScales + kStages * kScaleBytes;
   static constexpr int kBytes = kAtBarriers + kStages * 16 + kAlignment;

@@ -10,8 +10,8 @@
 
 namespace gemm::cuda {
 
-// What a tile takes, in microseconds: a step of K of the tiles that run at once, the rest of a tile,
-// the rest of a launch. Fitted to the times of 24 shapes on an H200 (docs/kernels/gemm.md).
+// What a tile takes, in microseconds: a step of K of the tiles that run at once, the rest of a
+// tile, the rest of a launch. Fitted to the times of 24 shapes on an H200 (docs/kernels/gemm.md).
 struct Cost {
   double step;
   double end;
@@ -81,9 +81,9 @@ using Compiled = TileList<
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
     {0.469, 0.46, 2.3},
     {0.875, 1.26, 3.0},
-    {0.612, 0.86, 2.5},
-    {0.532, 0.83, 2.2},
-    {0.506, 0.88, 2.1},
+    {0.603, 0.86, 2.5},
+    {0.525, 0.83, 2.2},
+    {0.499, 0.88, 2.1},
     {0.378, 0.93, 0.0},
     {0.693, 5.12, 0.0},
     {0.500, 0.77, 1.0},
@@ -132,8 +132,8 @@ constexpr double estimate(const TileFacts& tile, const Sizes& sizes, int process
                                     static_cast<double>(places);
   const double bytes = static_cast<double>(blocks * steps * kBlockK) *
                        static_cast<double>(count_loaded_rows(tile.rows, sizes.m) + tile.columns);
-  const double computing =
-      static_cast<double>(rounds) * (static_cast<double>(steps) * tile.cost.step * load + tile.cost.end);
+  const double tile_time = static_cast<double>(steps) * tile.cost.step * load + tile.cost.end;
+  const double computing = static_cast<double>(rounds) * tile_time;
   return tile.cost.launch + std::max(computing, bytes / kCacheBytesPerMicrosecond);
 }
 

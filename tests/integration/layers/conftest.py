@@ -149,7 +149,7 @@ def run_consumer(
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=300,
         )
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return json.loads(done.stdout.splitlines()[-1])

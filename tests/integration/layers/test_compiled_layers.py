@@ -14,6 +14,7 @@ def test_compiled_models_are_one_graph_and_equal(run_consumer):
     assert result["recorded_graphs"] == 1
     assert result["measured_graphs"] == 1
     assert result["measured"]
+    assert result["verdict_graphs"]
     graphs, reason = result["eager_only"]
     assert graphs == 1
     assert reason == "kernels-community/eager-only@v1:Silu cannot be compiled by torch.compile"

@@ -179,6 +179,35 @@ def test_a_kernel_that_is_gone_falls_back_by_wish(toy):
         kernels.kernelize(nn.Sequential(Plain()), mode=kernels.Mode.INFERENCE, device="cpu")
 
 
+def test_every_name_for_layers_of_the_published_client_is_there():
+    names = [
+        "CUDAProperties",
+        "Device",
+        "KernelizeFallback",
+        "ROCMProperties",
+        "FuncRepository",
+        "LayerRepository",
+        "LocalFuncRepository",
+        "LocalLayerRepository",
+        "LockedFuncRepository",
+        "LockedLayerRepository",
+        "Mode",
+        "kernelize",
+        "register_kernel_mapping",
+        "replace_kernel_forward_from_hub",
+        "use_kernel_forward_from_hub",
+        "use_kernel_func_from_hub",
+        "use_kernel_mapping",
+        "use_kernelized_func",
+    ]
+    assert [name for name in names if not hasattr(kernels, name)] == []
+    assert set(names) <= set(kernels.__all__)
+    # Consumers import this module by its path.
+    from kernels.layer.mode import Mode
+
+    assert Mode is kernels.Mode
+
+
 def test_names_that_the_package_lacks_are_told_as_python_does():
     with pytest.raises(AttributeError, match="module 'kernels' has no attribute 'kernelise'"):
         kernels.kernelise  # noqa: B018

@@ -95,6 +95,21 @@ result["measured"] = shape.runs == (
     "kernel" if any("activation" in n for n in names) else "original"
 )
 
+# Measured for torch.compile: both are timed compiled, and what won is in the graph.
+model = copy.deepcopy(plain)
+with use_kernel_mapping(MAPPING):
+    kernelize(model, mode=COMPILED, select="measured", strict=True)
+with torch.no_grad():
+    compiled, counter = compile_whole(model)
+    torch.testing.assert_close(compiled(x), plain(x))
+    assert report(model).layers[0].shapes == ()  # nothing is measured while compiling
+    assert "until the model was called" in report(model).layers[0].reason
+    torch.testing.assert_close(model(x), plain(x))
+    [shape] = report(model).layers[0].shapes
+    torch.testing.assert_close(compiled(x), plain(x))
+# A verdict for the kernel comes after the graph was made with the original: it is made anew.
+result["verdict_graphs"] = counter.frame_count == (2 if shape.runs == "kernel" else 1)
+
 # A kernel that cannot be compiled breaks no graph: its layer's own forward is compiled.
 rotary = {"SiLU": {"cpu": ours("eager-only", "Silu", 1)}}
 with use_kernel_mapping(rotary):

@@ -60,9 +60,10 @@ gpu-build: setup
 	@for kernel in $(if $(K),$(addprefix kernels-community/,$(K)),$(wildcard kernels-community/*)); do \
 	  $(BIN)/kernel-builder build "$$kernel" --backend cuda || exit; done
 
-# Needs only a python3 with torch and pytest, no set-up: what it uses of this checkout is pure Python.
+# Needs only a python3 with torch, pytest and pyelftools, no set-up: what it uses of this checkout is
+# pure Python. COMMIT=… where there is no git to ask.
 gpu:
-	@$(PYTHON) tools/gpu.py $(K)
+	@$(PYTHON) tools/gpu.py $(K) $(if $(COMMIT),--commit $(COMMIT))
 
 docs: setup
 	@$(BIN)/python tools/generate_reference.py

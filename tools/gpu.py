@@ -3,7 +3,7 @@
     python tools/gpu.py [NAME ...] [--commit ID] [--into docs/benchmarks/h200] [--seconds 540]
                         [--no-tests] [--only TEXT]
 
-Offline, and with nothing installed but torch, pytest and what `kernels` needs: the sources are taken
+Offline, and with nothing installed but torch, pytest and the few packages that `kernels` needs: the sources are taken
 from this checkout, the variants from each kernel's `build/` (`make gpu-build` makes them on any
 machine). Results replace those of the same calls in INTO.json; INTO.md and INTO.svg show them. A kernel
 that fails its tests is not timed. It stops before it takes longer than asked: name the kernels that

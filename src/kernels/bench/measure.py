@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from kernels.bench.case import Case, largest_error, poison
@@ -59,7 +60,7 @@ def describe_machine(device: Any) -> dict[str, str]:
     import torch
 
     found = {
-        "device": platform.processor() or platform.machine(),
+        "device": _processor(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": str(torch.get_num_threads()),
@@ -77,6 +78,15 @@ def describe_machine(device: Any) -> dict[str, str]:
     except ImportError:
         return found
     return found | {"triton": triton.__version__}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _measure(

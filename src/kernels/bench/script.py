@@ -8,9 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from kernels.asked import parse_ref
 from kernels.bench.case import Case
 from kernels.errors import NotAKernelError, RevisionNotFoundError
-from kernels.load import get_kernel, get_local_kernel, parse_ref
+from kernels.load import get_kernel, get_local_kernel
 from kernels.settings import Settings, read_settings
 
 FOLDER = "benchmarks"

@@ -14,6 +14,7 @@ from kernel_builder.export.generated import (
     Manifest,
     find_changed,
     find_manifest,
+    parents,
     remove_empty,
     remove_files,
 )
@@ -67,7 +68,8 @@ def plan_removal(target: Path) -> Removal:
         return Removal(target=target, paths=(), changed=(), folders=())
     changed = find_changed(target, manifest)
     paths = {path for path in manifest.files if (target / path).is_file()} - set(changed)
-    folders = set(manifest.made)
+    # Also those that an export made which was killed before it recorded them.
+    folders = {*manifest.made, *parents([*manifest.files, MANIFEST])}
     if _is_work(target / WORK):
         paths.add(WORK)
     # What an export that was killed left behind.

@@ -132,7 +132,7 @@ def write_files(target: Path, files: Mapping[str, bytes], *, module: str) -> Non
         text = json.dumps(record, indent=2) + "\n"
         with tempfile.TemporaryDirectory(dir=target, prefix=SCRATCH) as scratch:
             _replace_all(target, {**files, MANIFEST: text.encode()}, gone, Path(scratch))
-        remove_empty(target, _parents(gone))
+        remove_empty(target, parents(gone))
     except OSError as err:
         remove_empty(target, made)
         raise StorageError(
@@ -147,7 +147,7 @@ def _stays_inside(target: Path, path: str) -> bool:
 def _make_directories(target: Path, paths: Iterable[str]) -> list[str]:
     """Make the directories of files, and return those that were not there."""
     made = []
-    for name in [".", *reversed(_parents(paths))]:
+    for name in [".", *reversed(parents(paths))]:
         place = target / name
         if not place.is_dir():
             place.mkdir(parents=name == ".")
@@ -155,7 +155,7 @@ def _make_directories(target: Path, paths: Iterable[str]) -> list[str]:
     return made
 
 
-def _parents(paths: Iterable[str]) -> list[str]:
+def parents(paths: Iterable[str]) -> list[str]:
     """Return the directories of files, those inside before those around them."""
     found = {
         str(parent)
@@ -177,18 +177,23 @@ def _replace_all(
     done: list[str] = []
     try:
         for path in [*files, *gone]:
-            place, spare, new = target / path, scratch / "old" / path, scratch / "new" / path
+            place, spare = target / path, scratch / "old" / path
             spare.parent.mkdir(parents=True, exist_ok=True)
-            if place.is_symlink() or place.exists():
-                place.rename(spare)
+            if os.path.lexists(place):
+                shutil.copy2(place, spare, follow_symlinks=False)
             done.append(path)
-            if new.exists():
-                new.rename(place)
+            if path in files:
+                # In one step: whoever is killed here leaves the old file or the new one.
+                (scratch / "new" / path).replace(place)
+            else:
+                place.unlink(missing_ok=True)
     except OSError:
         for path in reversed(done):
-            (target / path).unlink(missing_ok=True)
-            if os.path.lexists(scratch / "old" / path):
-                (scratch / "old" / path).rename(target / path)
+            spare = scratch / "old" / path
+            if os.path.lexists(spare):
+                spare.replace(target / path)
+            else:
+                (target / path).unlink(missing_ok=True)
         raise
 
 

@@ -20,8 +20,9 @@ from kernels.errors import (
 from kernels.fetch import Wanted, fetch_metadata
 from kernels.fit import Judge
 from kernels.importer import VariantDir
+from kernels.revision import versions_of
 from kernels.settings import Settings
-from kernels.source import Located, tree_of, variants_of, versions_of
+from kernels.source import Located, tree_of, variants_of
 from kernels.store import Store
 from kernels.system import detect
 from kernels.verify import Damage, find_installed

@@ -9,17 +9,17 @@ that costs microseconds and no request.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_spec.errors import FormatError, UsageError
+from kernel_spec.errors import UsageError
 from kernel_spec.metadata import Metadata
-from kernel_spec.names import parse_repo_id
 from kernels import answers
 from kernels import settings as settings_module
+from kernels.admit import install_all
+from kernels.asked import Trust, UserAgent, Version, lock_in_force, parse_backend, parse_ref
 from kernels.boundary import public
 from kernels.errors import (
     ClientTooOldError,
@@ -35,19 +35,13 @@ from kernels.errors import (
 from kernels.loaded import Clock, LoadedKernel, LoadTrace, RepoInfo, import_variant
 from kernels.request import Found, Request, walk
 from kernels.resolve import dependency_ref, resolve, resolve_path
-from kernels.settings import Settings, read_settings
-from kernels.source import KernelRef, Watch, locate, variants_of
-from kernels.store import Store
+from kernels.revision import KernelRef
+from kernels.settings import read_settings
+from kernels.source import Watch, locate, variants_of
 
 if TYPE_CHECKING:
-    from kernel_spec.backend import BackendKind
     from kernel_spec.compat import Decision
     from kernels.importer import VariantDir
-    from kernels.lockfile import LockFile
-
-UserAgent = str | Mapping[str, str] | None
-Trust = bool | Collection[str]
-Version = int | str | None
 
 
 class _Remembered(NamedTuple):
@@ -162,7 +156,7 @@ def load_with_trace(
         check_arch=check_arch,
         refresh=refresh,
         user_agent=user_agent,
-        lock=_lock_in_force(settings),
+        lock=lock_in_force(settings),
     )
     clock.lap("prepare")
     found = resolve(ref, request, clock)
@@ -202,7 +196,7 @@ def get_local_kernel(
         settings=settings,
         backend=parse_backend(backend),
         user_agent=user_agent,
-        lock=_lock_in_force(settings),
+        lock=lock_in_force(settings),
     )
     found = resolve_path(place, request)
     return _load(found, request, trust_remote_code, Clock()).module
@@ -234,7 +228,7 @@ def has_kernel(
         settings=settings,
         backend=parse_backend(backend),
         check_arch=check_arch,
-        lock=_lock_in_force(settings),
+        lock=lock_in_force(settings),
     )
     try:
         resolve(ref, request)
@@ -280,10 +274,10 @@ def install_kernel(
         backend=parse_backend(backend),
         check_arch=False,
         user_agent=user_agent,
-        lock=_lock_in_force(settings),
+        lock=lock_in_force(settings),
     )
     nodes = tuple(walk(resolve(parse_ref(repo_id, revision, version), request)))
-    return _install(nodes, request, trust_remote_code, Clock())[-1].path
+    return install_all(nodes, request, trust_remote_code, Clock())[-1].path
 
 
 @public
@@ -330,47 +324,6 @@ def load_dependencies(metadata: Metadata) -> dict[str, ModuleType]:
     return modules
 
 
-def parse_ref(repo_id: str, revision: str | None, version: Version) -> KernelRef:
-    """Read what a call asks for.
-
-    Raises:
-        UsageError: ``repo_id`` is not ``owner/name``, both a version and a revision, a version
-            that is neither a number nor a range, or another argument that is no text.
-    """
-    if not isinstance(repo_id, str):
-        raise UsageError(f"repo_id: expected a text such as 'owner/name', found {repo_id!r}.")
-    if revision is not None and not isinstance(revision, str):
-        raise UsageError(
-            f"{repo_id}: revision: expected a branch, a tag or a commit as a text, "
-            f"found {revision!r}."
-        )
-    if version is not None and revision is not None:
-        raise UsageError(
-            f"{repo_id}: give a version or a revision, not both "
-            f"(found version={version!r}, revision={revision!r})."
-        )
-    try:
-        repo = parse_repo_id(repo_id)
-    except FormatError as err:
-        raise UsageError(f"{err}.") from None
-    if isinstance(version, str):
-        from kernel_spec.names import parse_range
-
-        try:
-            parse_range(version)
-        except FormatError as err:
-            raise UsageError(f"{repo_id}: version: {err}.") from None
-        return KernelRef(repo, version_range=version)
-    if version is not None and (
-        isinstance(version, bool) or not isinstance(version, int) or version < 0
-    ):
-        raise UsageError(
-            f"{repo_id}: version: expected a number such as 1 (the branch v1) or a range of tags "
-            f"such as '>=1.0,<2', found {version!r}."
-        )
-    return KernelRef(repo, version, revision or None)
-
-
 def load_found(ref: KernelRef, request: Request, consent: Trust) -> ModuleType:
     """Load a kernel as a request says, with nothing remembered."""
     clock = Clock()
@@ -402,7 +355,7 @@ def _load(
 ) -> LoadTrace:
     """Trust, install and import what was found, what is needed first."""
     nodes = tuple(walk(found))
-    variants = _install(nodes, request, consent, clock)
+    variants = install_all(nodes, request, consent, clock)
     kernels: dict[int, LoadedKernel] = {}
     for node, variant in zip(nodes, variants, strict=True):
         repo_info = None if node.commit is None else RepoInfo(str(node.ref.repo), node.commit)
@@ -431,76 +384,3 @@ def _remember(found: Found, module: ModuleType, variant: VariantDir) -> _Remembe
     watched = () if located is None else located.watched
     expires = float("inf") if located is None else located.expires
     return _Remembered(module, watched, expires, (), variant.path)
-
-
-def _install(
-    nodes: Sequence[Found], request: Request, consent: Trust, clock: Clock
-) -> list[VariantDir]:
-    """Return every kernel on disk and verified; nothing is downloaded before all are trusted."""
-    settings = request.settings
-    doubts = [_doubt(node, settings, consent, refresh=request.refresh) for node in nodes]
-    clock.lap("trust")
-    variants = []
-    for node, doubt in zip(nodes, doubts, strict=True):
-        variant = node.variant
-        if variant is None:
-            from kernels.install import install
-
-            assert node.chosen is not None
-            store = Store(settings.cache)
-            variant = install(store, node.chosen.wanted, settings.state, have=node.chosen.have)
-        if doubt is not None:
-            from kernels.trust import is_trusted_digest
-
-            if not is_trusted_digest(settings.config, variant.digest):
-                raise doubt
-        if node.locked is not None:
-            from kernels.locked import require_locked
-
-            require_locked(node, variant)
-        variants.append(variant)
-    clock.lap("install")
-    return variants
-
-
-def _doubt(node: Found, settings: Settings, consent: Trust, *, refresh: bool) -> Exception | None:
-    """Return why a kernel may not run, where only its digest can still say that it may.
-
-    Raises:
-        TrustError: nothing can.
-    """
-    located = node.located
-    if located is None or located.hub.is_directory or (node.locked and node.locked.variants):
-        # The caller named the path or the folder, or the lock names the very bytes.
-        return None
-    from kernels.errors import TrustError
-    from kernels.trust import require_trust, trusts_digests
-
-    try:
-        require_trust(located, settings, consent, refresh=refresh)
-    except TrustError as err:
-        if not trusts_digests(settings.config):
-            raise
-        return err
-    return None
-
-
-def _lock_in_force(settings: Settings) -> LockFile | None:
-    if settings.lock is None:
-        return None
-    from kernels.lockfile import read_lock
-
-    return read_lock(settings.lock)
-
-
-def parse_backend(word: str | None) -> BackendKind | None:
-    """Read the ``backend=`` of a call.
-
-    Raises:
-        UsageError: no backend has that name.
-    """
-    if word is None:
-        return None
-    from kernels.fit import parse_backend_word
-
-    return parse_backend_word(word)

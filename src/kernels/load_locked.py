@@ -9,8 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kernel_spec.errors import UsageError
+from kernels.asked import parse_backend, parse_ref
 from kernels.boundary import public
-from kernels.load import load_found, parse_backend, parse_ref
+from kernels.load import load_found
 from kernels.request import Request
 from kernels.settings import Settings, read_settings
 

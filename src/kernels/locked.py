@@ -20,7 +20,8 @@ from kernels.fit import Judge
 from kernels.importer import VariantDir
 from kernels.lockfile import LockFile, get_entry
 from kernels.request import Found, Request
-from kernels.source import KernelRef, locate
+from kernels.revision import KernelRef
+from kernels.source import locate
 from kernels.store import Store
 from kernels.system import detect
 from kernels.verify import verify_installed

@@ -19,7 +19,7 @@ from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.errors import LockError
 from kernel_spec.lock import FILE_NAME, Lock, LockedKernel, parse_lock
 from kernels.errors import NotLockedError
-from kernels.source import KernelRef
+from kernels.revision import KernelRef
 
 _SITES = frozenset({"site-packages", "dist-packages"})
 

@@ -28,8 +28,9 @@ from kernels.locked import lfs_hashes
 from kernels.lockfile import describe_entry, read_lock
 from kernels.project import read_dependencies
 from kernels.resolve import dependency_ref
+from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import KernelRef, Located, locate, variants_of
+from kernels.source import Located, locate, variants_of
 from kernels.store import write_whole
 from kernels.trust import Consent, require_trust
 

@@ -15,8 +15,9 @@ from kernels.install import install
 from kernels.locked import find_locked, require_locked
 from kernels.lockfile import LockFile
 from kernels.request import Found, Request
+from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import KernelRef, Located, locate, variants_of
+from kernels.source import Located, locate, variants_of
 from kernels.store import Store
 from kernels.trust import require_trust
 

@@ -16,7 +16,7 @@ from typing import Any
 from kernel_spec.errors import DocumentError, Fault, FormatError
 from kernel_spec.names import parse_range, parse_repo_id
 from kernels.errors import NotLockedError
-from kernels.source import KernelRef
+from kernels.revision import KernelRef
 
 FILE_NAME = "pyproject.toml"
 _TABLE = "tool.kernels.dependencies"

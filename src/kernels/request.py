@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.metadata import Metadata
+from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import KernelRef, Located
+from kernels.source import Located
 
 if TYPE_CHECKING:
     from kernel_spec.backend import BackendKind

@@ -14,7 +14,8 @@ from kernel_spec.names import RepoId, parse_repo_id
 from kernels.errors import DependencyError, ForbiddenError
 from kernels.loaded import Clock
 from kernels.request import Found, Request
-from kernels.source import KernelRef, locate
+from kernels.revision import KernelRef
+from kernels.source import locate
 
 
 def resolve(ref: KernelRef, request: Request, clock: Clock | None = None) -> Found:

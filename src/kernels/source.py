@@ -13,15 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from kernel_spec.errors import FormatError
-from kernel_spec.names import (
-    COMMIT,
-    SHORT_COMMIT,
-    RepoId,
-    choose_branch,
-    choose_tag,
-    version_of_branch,
-)
+from kernel_spec.errors import FormatError, KernelError
+from kernel_spec.names import COMMIT, RepoId
 from kernel_spec.wire import Refs, TreeFile
 from kernels import log
 from kernels.answers import answer_of
@@ -31,35 +24,18 @@ from kernels.errors import (
     RedirectError,
     RepoNotFoundError,
     RevisionNotFoundError,
-    VersionNotFoundError,
 )
 from kernels.hub import BUILD_FOLDER, Hub
 from kernels.redirect import STATUS_BYTES, STATUS_NAME, Redirect, parse_status
+from kernels.revision import KernelRef, choose_commit
 from kernels.settings import Settings, hubs_of
 from kernels.store import (
     Store,
-    find_cached_commits,
     read_status,
     read_tree,
     write_status,
     write_tree,
 )
-
-
-class KernelRef(NamedTuple):
-    """What was asked for: a repository and a version, a revision, a range of tags, or nothing else."""
-
-    repo: RepoId
-    version: int | None = None
-    revision: str | None = None
-    version_range: str | None = None
-
-    def __str__(self) -> str:
-        if self.version is not None:
-            return f"{self.repo} version {self.version}"
-        if self.version_range is not None:
-            return f"{self.repo} version {self.version_range!r}"
-        return str(self.repo) if self.revision is None else f"{self.repo}@{self.revision}"
 
 
 class Watch(NamedTuple):
@@ -226,12 +202,6 @@ def variants_of(files: tuple[TreeFile, ...]) -> dict[str, tuple[TreeFile, ...]]:
     return {name: tuple(variants[name]) for name in sorted(variants)}
 
 
-def versions_of(refs: Refs) -> tuple[int, ...]:
-    """Return the versions that a repository has a branch for, in order."""
-    found = (version_of_branch(ref.name) for ref in refs.branches)
-    return tuple(sorted(version for version in found if version is not None))
-
-
 def read_refs(
     repo: RepoId,
     settings: Settings,
@@ -294,7 +264,7 @@ def _locate_snapshot(ref: KernelRef, settings: Settings) -> Located | None:
             if ref.revision is not None and COMMIT.fullmatch(ref.revision):
                 taken, commit = f"commit {ref.revision}", ref.revision
             else:
-                taken, commit = _choose_commit(hub, ref, refs, Store(settings.cache), settings)
+                taken, commit = choose_commit(hub, ref, refs, Store(settings.cache), settings)
         except (RepoNotFoundError, RevisionNotFoundError):
             continue
         if files := hub.read_tree(ref.repo, commit):
@@ -310,16 +280,15 @@ def _locate_on(
     settings = reach(hub, ref.repo, settings)
     answer = answer_of(hub, ref.repo, store, settings, refresh=refresh)
     try:
-        taken, commit = _choose_commit(hub, ref, answer.refs, store, settings)
+        taken, commit = choose_commit(hub, ref, answer.refs, store, settings)
     except RevisionNotFoundError as err:
         if answer.remembered and not settings.offline and not refresh:
             # The record may be older than what is asked for.
             return _locate_on(hub, ref, store, settings, refresh=True)
-        main = next((branch for branch in answer.refs.branches if branch.name == "main"), None)
-        if main is None or not _has_status(tree_of(hub, ref.repo, main.commit, settings)):
+        if (main := _find_moved(hub, ref.repo, answer.refs, settings)) is None:
             raise err from None
         # What is asked for is not here because all of it is elsewhere.
-        taken, commit = f"branch {main.name}", main.commit
+        taken, commit = "branch main", main
     return Located(
         ref=ref,
         hub=hub,
@@ -333,60 +302,14 @@ def _locate_on(
     )
 
 
-def _choose_commit(
-    hub: Hub, ref: KernelRef, refs: Refs, store: Store, settings: Settings
-) -> tuple[str, str]:
-    """Return what was chosen, in words, and its commit."""
-    branches = {branch.name: branch.commit for branch in refs.branches}
-    tags = {tag.name: tag.commit for tag in refs.tags}
-    if ref.revision is None:
-        try:
-            if ref.version_range is not None:
-                tag = choose_tag(tags, ref.version_range)
-                return f"tag {tag}", tags[tag]
-            branch = choose_branch(branches, ref.version)
-        except FormatError as err:
-            asked = ref.version if ref.version_range is None else ref.version_range
-            hint = (
-                f" The number, version={asked}, means the branch v{asked}."
-                if isinstance(asked, str) and asked.isdigit()
-                else ""
-            )
-            raise VersionNotFoundError(
-                str(ref.repo), asked, versions_of(refs), f"{ref.repo} on {hub.url}: {err}.{hint}"
-            ) from None
-        return f"branch {branch}", branches[branch]
-    name = ref.revision
-    if (commit := branches.get(name.removeprefix("refs/heads/"))) is not None:
-        return f"branch {name}", commit
-    if (commit := tags.get(name.removeprefix("refs/tags/"))) is not None:
-        return f"tag {name}", commit
-    if SHORT_COMMIT.fullmatch(name) or name.startswith("refs/"):
-        known = {*branches.values(), *tags.values()}
-        found = {commit for commit in known if commit.startswith(name)}
-        found.update(find_cached_commits(store, hub.url, ref.repo, name) if "/" not in name else ())
-        if hub.is_directory or not (found or settings.offline):
-            found.update(hub.find_commits(ref.repo, name))
-        if len(found) == 1:
-            commit = found.pop()
-            return f"commit {commit}", commit
-        if found:
-            raise RevisionNotFoundError(
-                str(ref.repo),
-                name,
-                f"{ref.repo} on {hub.url}: {name} may mean any of {', '.join(sorted(found))}: "
-                "give more digits.",
-            )
-    raise RevisionNotFoundError(
-        str(ref.repo),
-        name,
-        f"{ref.repo} on {hub.url} has no branch, tag or commit {name!r}. "
-        f"Branches: {', '.join(sorted(branches)) or 'none'}; tags: {', '.join(sorted(tags)) or 'none'}.",
-    )
-
-
-def _has_status(files: tuple[TreeFile, ...]) -> bool:
-    return any(file.path == STATUS_NAME for file in files)
+def _find_moved(hub: Hub, repo: RepoId, refs: Refs, settings: Settings) -> str | None:
+    """Return the commit of ``main`` where that has a status; None also where that is not known."""
+    commits = [ref.commit for ref in refs.branches if ref.name == "main"]
+    try:
+        files = tree_of(hub, repo, commits[0], settings) if commits else ()
+    except KernelError:
+        return None
+    return commits[0] if any(file.path == STATUS_NAME for file in files) else None
 
 
 def _read_redirect(located: Located, settings: Settings) -> Redirect | None:

@@ -17,8 +17,9 @@ from kernels.hub import Hub
 from kernels.install import install
 from kernels.request import Request
 from kernels.resolve import resolve
+from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import KernelRef, open_hubs, read_refs, variants_of
+from kernels.source import open_hubs, read_refs, variants_of
 from kernels.store import Store, find_digest, read_record, read_tree
 
 

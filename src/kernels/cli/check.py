@@ -72,10 +72,10 @@ def _local(path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _fetched(repo_id: str, version: str | None, revision: str | None) -> Iterator[tuple[str, Path]]:
+    from kernels.asked import parse_ref
     from kernels.cli.asking import version_of
     from kernels.fetch import Wanted
     from kernels.install import install
-    from kernels.load import parse_ref
     from kernels.settings import read_settings
     from kernels.source import locate, variants_of
     from kernels.store import Store

@@ -78,10 +78,10 @@ def _read_repository(
     repo_id: str, revision: str | None, version: int | str | None
 ) -> tuple[dict[str, Any], Metadata, list[str]]:
     from kernel_spec.metadata import parse_metadata
+    from kernels.asked import parse_ref
     from kernels.errors import NotAKernelError
     from kernels.fetch import Wanted, fetch_metadata
     from kernels.importer import VariantDir
-    from kernels.load import parse_ref
     from kernels.settings import read_settings
     from kernels.source import locate, variants_of
     from kernels.store import Store

@@ -49,10 +49,10 @@ def command(  # noqa: PLR0917 - click's signature
     """
     from kernel_spec.errors import KernelError, VariantNameError
     from kernel_spec.variant import parse_variant
+    from kernels.asked import parse_ref
     from kernels.cli.asking import version_of
     from kernels.fetch import Wanted
     from kernels.install import install
-    from kernels.load import parse_ref
     from kernels.settings import read_settings
     from kernels.source import locate, variants_of
     from kernels.store import Store

@@ -17,7 +17,7 @@ def command(ctx: click.Context, repo_ids: tuple[str, ...], as_json: bool) -> Non
     Only branches of which a variant is in the cache are brought up to date. A kernels.lock is not
     changed: see kernels lock --upgrade.
     """
-    from kernels.load import parse_ref
+    from kernels.asked import parse_ref
     from kernels.settings import read_settings
     from kernels.updating import update
 

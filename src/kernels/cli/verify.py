@@ -85,8 +85,8 @@ def _verify_lock(project: Path) -> Iterator[_Result]:
 def _verify_repository(
     repo_id: str, version: str | None, revision: str | None
 ) -> Iterator[_Result]:
+    from kernels.asked import parse_ref
     from kernels.cli.asking import version_of
-    from kernels.load import parse_ref
     from kernels.settings import read_settings
     from kernels.source import locate, variants_of
     from kernels.store import Store, find_digest

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 def command(repo_id: str, as_json: bool) -> None:
     """List the versions of REPO_ID; always asks the hub, unless offline."""
     from kernel_spec.compat import Accepted, decide
-    from kernels.load import parse_ref
+    from kernels.asked import parse_ref
+    from kernels.revision import versions_of
     from kernels.settings import read_settings
-    from kernels.source import read_refs, tree_of, variants_of, versions_of
+    from kernels.source import read_refs, tree_of, variants_of
     from kernels.system import detect
 
     settings = read_settings()

@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from kernel_spec.errors import UsageError
+from kernels.asked import UserAgent, parse_ref
 from kernels.errors import LayerNotFoundError
 from kernels.layer.function import make_kernel_class
-from kernels.load import UserAgent, get_kernel, get_local_kernel, parse_ref
+from kernels.load import get_kernel, get_local_kernel
 from kernels.load_locked import get_locked_kernel
 from kernels.lockfile import get_caller_lock, get_entry, read_lock
 from kernels.settings import read_settings

@@ -219,3 +219,12 @@ def test_a_traceback_ends_where_the_package_was_called(publisher):
             call()
         whole = traceback.format_exception(error.value)
         assert len("".join(whole).splitlines()) < 16, whole
+
+
+def test_an_unknown_version_offline_is_no_question_of_the_cache(web, publisher, monkeypatch):
+    publisher.publish("acme/toy", branch="main")
+    publisher.publish("acme/toy", branch="v1")
+    kernels.install_kernel("acme/toy", version=1)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(VersionNotFoundError, match="available versions: 1"):
+        kernels.get_kernel("acme/toy", version=7)

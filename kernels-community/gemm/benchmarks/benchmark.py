@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from kernels.bench import Case
 
 BLOCK = 128
-# Half a unit of bfloat16 is 2^-9 of the value; the sums lose less.
-TOLERANCE = 3e-3
+# Half a unit of bfloat16 is up to 2^-8 of the value; the sums lose less.
+TOLERANCE = 4.5e-3
 GPU_SHAPES = [
     (1024, 1536, 7168),
     (1024, 4608, 7168),

@@ -35,6 +35,7 @@ TOYS = (
     ("flash-attn2", 3, "flash_attn.py"),
     ("flash-attn2", 4, "flash_attn.py"),
     ("eager-only", 1, "eager_only.py"),
+    ("no-backward", 1, "no_backward.py"),
 )
 
 

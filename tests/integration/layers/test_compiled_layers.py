@@ -12,6 +12,7 @@ def test_compiled_models_are_one_graph_and_equal(run_consumer):
     assert result["graphs_after_unkernelize"] == 2
     assert result["inductor_graphs"] == 1
     assert result["recorded_graphs"] == 1
+    assert result["kernel_in_graph"] == [False, True]
     assert result["measured_graphs"] == 1
     assert result["measured"]
     assert result["verdict_graphs"]

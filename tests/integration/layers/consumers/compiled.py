@@ -68,10 +68,10 @@ with torch.no_grad():
     torch.testing.assert_close(compiled(x), plain(x))
 result["inductor_graphs"] = counter.frame_count
 
-# Without TORCH_COMPILE in its mode, a kernel that can be compiled is compiled all the same, and in
-# training one without backward is not what gradients go through.
+# A kernel without backward, in a model for inference that is compiled and then trained: where
+# autograd records it is not in the graph, and otherwise it is.
 model = copy.deepcopy(plain)
-with use_kernel_mapping(MAPPING):
+with use_kernel_mapping({"SiLU": {"cpu": ours("no-backward", "Silu")}}):
     kernelize(model, mode=Mode.INFERENCE, strict=True)
 compiled, counter = compile_whole(model)
 compiled(x).sum().backward()
@@ -79,6 +79,10 @@ plain(x).sum().backward()
 for one, other in zip(model.parameters(), plain.parameters(), strict=True):
     torch.testing.assert_close(one.grad, other.grad)
 result["recorded_graphs"] = counter.frame_count
+with torch.no_grad():
+    torch.testing.assert_close(compiled(x), plain(x))
+graphs = [{str(node.target) for node in graph.graph.nodes} for graph in counter.graphs]
+result["kernel_in_graph"] = [any("sigmoid" in name for name in names) for names in graphs]
 
 # Measured: decided before it is compiled, and still one graph.
 model = copy.deepcopy(plain)

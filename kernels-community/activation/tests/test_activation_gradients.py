@@ -123,6 +123,35 @@ def test_a_transform_of_torch_func_is_refused_not_ignored(activation: ModuleType
         torch.func.grad(lambda x: activation.layers.Silu()(x).sum())(torch.randn(4, 8))
 
 
+def test_overwriting_what_a_backward_needs_is_an_error(activation: ModuleType) -> None:
+    weight = torch.randn(4, 8, requires_grad=True)
+    buffer = torch.ones(4, 8)
+    product = (weight * buffer).sum()
+    activation.silu(buffer, torch.randn(4, 8))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
+def test_an_out_that_is_part_of_a_graph_forgets_its_past(activation: ModuleType) -> None:
+    leaf = torch.randn(4, 8, requires_grad=True)
+    out = leaf * 2
+    activation.silu(out, torch.randn(4, 8))
+    (found,) = torch.autograd.grad(out.sum(), leaf)
+    assert not found.any()
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        activation.silu(leaf, torch.randn(4, 8))
+
+
+def test_inference_mode(activation: ModuleType) -> None:
+    x = torch.randn(4, 8)
+    with torch.inference_mode():
+        out = torch.empty(4, 8)
+        activation.silu(out, x)
+        assert torch.equal(activation.layers.Silu()(x), out)
+        activation.silu(x, x)
+    assert torch.equal(x, out)
+
+
 def test_nothing_is_recorded_without_need(activation: ModuleType) -> None:
     x = torch.randn(4, 8)
     layer = activation.layers.Silu()

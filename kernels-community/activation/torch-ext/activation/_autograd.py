@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 
 from . import gradients
 from ._checks import check_input, check_output
@@ -47,11 +48,14 @@ def fill(op: str, out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
     Raises:
         ValueError: `out` or `x` is not as `op` needs it.
     """
-    if x.requires_grad and torch.is_grad_enabled():
+    if (x.requires_grad or out.requires_grad) and torch.is_grad_enabled():
         check_output(op, out, x)
-        out.copy_(_record(op, x, *options))
-    else:
-        _call(op, out, x, *options)
+        out.copy_(activate(op, x, *options))
+        return
+    _call(op, out, x, *options)
+    if not torch.compiler.is_compiling():
+        # So that a backward that still needs what `out` held before fails instead of using this.
+        increment_version(out)
 
 
 def activate(op: str, x: torch.Tensor, *options: float) -> torch.Tensor:

@@ -160,7 +160,8 @@ def plan_commit(
     for path in sorted(remote.keys() - local.keys()):
         variant = _variant_of(path)
         is_benchmark = _BENCHMARK.fullmatch(path) is not None
-        goes = variant in variants or (prune and (variant in stale or is_benchmark))
+        goes = variant in variants or variant in (stale if prune else ())
+        goes = goes or (prune and bool(variants) and is_benchmark)
         goes = goes or (is_new and (variant is not None or is_benchmark))
         (delete if goes else keep).append(path)
     touched = {_variant_of(path) for path in (*(file.path for file in (*add, *change)), *delete)}

@@ -64,11 +64,39 @@ def test_variants_that_are_not_built_stay_unless_pruned() -> None:
     assert "not built here" not in format_plan(pruned)
 
 
-def test_benchmarks_that_are_gone_go_with_the_variants() -> None:
-    held = branch(remote("benchmarks/benchmark_old.py"), remote("benchmarks/data.json"))
-    assert plan_commit(held, [local("build/torch-cpu/a.py")]).delete == (
-        "benchmarks/benchmark_old.py",
+def test_benchmarks_stay_unless_pruned_or_replaced() -> None:
+    held = branch(
+        remote("benchmarks/benchmark_old.py"),
+        remote("benchmarks/benchmark.py", "published"),
+        remote("benchmarks/data.json"),
     )
+    files = [local("build/torch-cpu/a.py"), local("benchmarks/benchmark.py", "mine")]
+    plan = plan_commit(held, files)
+    assert (plan.delete, plan.change) == ((), ())
+    assert plan.withheld == ("benchmarks/benchmark.py",)
+    assert "benchmark.py is published with other bytes; it stays" in format_plan(plan)
+    assert plan_commit(held, files, prune=True).delete == ("benchmarks/benchmark_old.py",)
+    replaced = plan_commit(held, files, replace=True)
+    assert [file.path for file in replaced.change] == ["benchmarks/benchmark.py"]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        branch(remote("build/torch-cpu/a.py", "other")),
+        branch(remote("build/torch-cpu/a.py"), remote("build/torch-cpu/more.py")),
+        branch(remote("build/torch-cpu/more.py")),
+    ],
+    ids=["changed", "less", "more"],
+)
+def test_a_published_variant_with_other_bytes_is_differing(held: RemoteBranch) -> None:
+    assert plan_commit(held, [local("build/torch-cpu/a.py")]).differing == ("torch-cpu",)
+
+
+def test_a_variant_that_is_the_same_or_new_is_not_differing() -> None:
+    held = branch(remote("build/torch-cpu/a.py"), remote("build/torch-xpu/a.py"))
+    files = [local("build/torch-cpu/a.py"), local("build/torch-cuda/a.py")]
+    assert plan_commit(held, files, prune=True).differing == ()
 
 
 def test_a_card_alone_deletes_nothing() -> None:
@@ -83,18 +111,23 @@ PATHS = st.sampled_from(
 TREES = st.dictionaries(PATHS, st.sampled_from(["one", "two"]))
 
 
-@given(TREES, TREES, st.booleans())
+@given(TREES, TREES, st.booleans(), st.booleans())
 def test_the_branch_then_holds_the_files_and_a_repeat_does_nothing(
-    here: dict[str, str], there: dict[str, str], prune: bool
+    here: dict[str, str], there: dict[str, str], prune: bool, replace: bool
 ) -> None:
     files = [local(path, content) for path, content in here.items()]
-    plan = plan_commit(branch(*(remote(*each) for each in there.items())), files, prune=prune)
+    held = branch(*(remote(*each) for each in there.items()))
+    plan = plan_commit(held, files, prune=prune, replace=replace)
+    assert not (replace and plan.withheld)
     after = {path: there[path] for path in plan.keep}
     after |= {file.path: file.sha256 for file in (*plan.add, *plan.change)}
-    assert here.items() <= after.items()
+    wanted = {path: text for path, text in here.items() if path not in plan.withheld}
+    assert wanted.items() <= after.items()
     assert set(after) | set(plan.delete) == set(here) | set(there)
-    again = plan_commit(branch(*(remote(*each) for each in after.items())), files, prune=prune)
+    held = branch(*(remote(*each) for each in after.items()))
+    again = plan_commit(held, files, prune=prune, replace=replace)
     assert again.is_empty
+    assert again.differing == ()
 
 
 def test_a_file_is_hashed_as_git_and_as_lfs_hash_it(tmp_path: Path) -> None:

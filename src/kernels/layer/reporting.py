@@ -137,7 +137,8 @@ def _describe(layer: ExtensibleLayer) -> LayerReport:
         layer_name=layer.name,
         cls=type(layer.module).__name__,
         runs=_runs(layer.module, bound),
-        kernel=bound.layer.repository if bound else kept.get("kernel"),
+        # One forward may be mapped under two names; what was decided tells which it was.
+        kernel=kept.get("kernel") or (bound.layer.repository if bound else None),
         commit=bound.layer.commit if bound else kept.get("commit"),
         mode=kept.get("mode"),
         device=kept.get("device"),

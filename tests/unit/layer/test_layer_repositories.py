@@ -119,6 +119,30 @@ def test_names_that_are_not_there(toy, write_kernel):
         LocalFuncRepository(bare, func_name="f").load()
 
 
+def test_the_report_names_a_kernel_as_the_mapping_does(commit):
+    class Plain(nn.Module):
+        def forward(self, x):
+            return x
+
+    kernels.replace_kernel_forward_from_hub(Plain, "Double")
+    found = []
+    for place in ({"version": 1}, {"revision": "v1"}, {"version": 1}):
+        repository = LayerRepository("acme/toy", layer_name="Double", **place)
+        with kernels.use_kernel_mapping({"Double": {"cpu": repository}}):
+            model = kernels.kernelize(
+                nn.Sequential(Plain()), mode=kernels.Mode.INFERENCE, device="cpu"
+            )
+        [layer] = kernels.report(model).layers
+        found.append(layer.kernel)
+        assert layer.commit == commit
+    assert found == ["acme/toy@v1:Double"] * 3
+    with kernels.use_kernel_mapping({
+        "Double": {"cpu": LayerRepository("acme/toy", layer_name="Double", revision=commit)}
+    }):  # fmt: skip
+        kernels.kernelize(model, mode=kernels.Mode.INFERENCE, device="cpu")
+    assert kernels.report(model).layers[0].kernel == f"acme/toy@{commit}:Double"
+
+
 # Locks -----------------------------------------------------------------------------------------
 
 

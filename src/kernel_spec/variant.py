@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernel_spec.backend import (
     NOARCH_NAMES,
@@ -56,8 +57,7 @@ class NoarchVariant:
         return format_variant(self)
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownVariant:
+class UnknownVariant(NamedTuple):
     """A directory under ``build/`` whose name is of no form that this version knows."""
 
     name: str

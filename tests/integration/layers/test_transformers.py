@@ -18,6 +18,7 @@ def test_llama_runs_our_kernels(run_consumer):
         *("RMSNorm", "SiLU", "rotary_pos_emb"),
     }
     assert all(reason.endswith("not for cpu") for reason in result["use_kernels"])
+    assert result["kernel_config"] == [["RMSNorm", "rotary_pos_emb"], ["SiLU"]]
     assert result["attention"] == [True, 2]
 
 

@@ -9,10 +9,20 @@ import transformers
 from scene import IDS, MAPPING, count_norms, count_ops, make_llama
 from transformers import LlamaForCausalLM
 from transformers.integrations import hub_kernels
+from transformers.utils import kernel_config
 from transformers.utils.import_utils import is_kernels_available
+from transformers.utils.kernel_config import KernelConfig
 
 import kernels
-from kernels import Mode, get_kernel, kernelize, report, unkernelize, use_kernel_mapping
+from kernels import (
+    Mode,
+    get_kernel,
+    install_kernel,
+    kernelize,
+    report,
+    unkernelize,
+    use_kernel_mapping,
+)
 
 assert is_kernels_available()
 assert hub_kernels._kernels_enabled
@@ -62,6 +72,24 @@ with tempfile.TemporaryDirectory() as folder:
     loaded = LlamaForCausalLM.from_pretrained(folder, use_kernels=True)
 assert loaded.use_kernels
 result["use_kernels"] = sorted({layer.reason for layer in report(loaded).layers})
+
+# A KernelConfig: a name, a name with a version, and a folder. transformers allows it no CPU.
+kernel_config.KERNELS_SUPPORTED_DEVICE_TYPES.append("cpu")
+by_name = {
+    "RMSNorm": "kernels-community/triton-layer-norm:LlamaRMSNorm",
+    "rotary_pos_emb": ("kernels-community/rotary:apply_rotary_transformers", {"version": 2}),
+}
+folder = install_kernel("kernels-community/activation", version=1)
+result["kernel_config"] = []
+for mapping, is_local in ((by_name, False), ({"SiLU": f"{folder}:Silu"}, True)):
+    model = make_llama()
+    model.set_use_kernels(True, KernelConfig(mapping, use_local_kernel=is_local))
+    found = report(model)
+    result["kernel_config"].append(sorted({layer.layer_name for layer in found.kernels}))
+    with torch.no_grad():
+        logits = model(IDS).logits
+        torch.testing.assert_close(logits, make_llama()(IDS).logits, rtol=1e-5, atol=1e-5)
+    unkernelize(model)
 
 # Attention by the id of a repository, and kernels by the function of transformers for it.
 model, plain = make_llama(torch.bfloat16), make_llama(torch.bfloat16)

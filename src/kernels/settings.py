@@ -10,6 +10,7 @@ KERNELS_REF_TTL       seconds for which a hub's answer counts as fresh; default 
 LOCAL_KERNELS         ``owner/name=path`` entries, separated by colons
 DISABLE_KERNEL_MAPPING
                       every layer keeps its own forward, whatever kernel is mapped to it
+HF_KERNELS_CACHE      what older clients called KERNELS_CACHE
 HF_HOME               default ``$XDG_CACHE_HOME/huggingface``
 HF_HUB_CACHE          the published client's cache; default ``$HF_HOME/hub``
 HF_ENDPOINT           the hub where KERNELS_HUB names none
@@ -45,6 +46,7 @@ VARIABLES = (
     "KERNELS_REF_TTL",
     "LOCAL_KERNELS",
     "DISABLE_KERNEL_MAPPING",
+    "HF_KERNELS_CACHE",
     "HF_HOME",
     "HF_HUB_CACHE",
     "HF_ENDPOINT",
@@ -129,7 +131,10 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
         return _directory(env, "HF_HOME", lambda: root() / "huggingface")
 
-    cache = _directory(env, "KERNELS_CACHE", lambda: hf_home() / "kernels")
+    def old_cache() -> Path:
+        return _directory(env, "HF_KERNELS_CACHE", lambda: hf_home() / "kernels")
+
+    cache = _directory(env, "KERNELS_CACHE", old_cache)
     loading = _word(env, "KERNELS_LOAD", ("allow", "cached-only", "never"))
     cause = "HF_HUB_OFFLINE" if _flag(env, "HF_HUB_OFFLINE") else ""
     if loading == "cached-only":

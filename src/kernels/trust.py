@@ -62,7 +62,7 @@ def require_trust(
     record = read_record(store, located.hub.url, repo)
     trusted = _publisher_is_trusted(located, store, record, settings, refresh=refresh)
     if not trusted:
-        raise TrustError(str(repo), _refusal(repo, located.hub, trusted))
+        raise TrustError(str(repo), _refusal(repo, located.hub, trusted, settings))
 
 
 def consented(repo: RepoId, consent: Consent) -> bool:
@@ -117,9 +117,9 @@ def _publisher_is_trusted(
     return trusted
 
 
-def _refusal(repo: RepoId, hub: Hub, answer: bool | None) -> str:
+def _refusal(repo: RepoId, hub: Hub, answer: bool | None, settings: Settings) -> str:
     found = (
-        f"no hub may be asked (HF_HUB_OFFLINE, KERNELS_LOAD), and {hub.url} was never asked whether {repo.owner!r} is a trusted publisher"
+        f"{settings.offline_cause} forbids asking a hub, and {hub.url} was never asked whether {repo.owner!r} is a trusted publisher"
         if answer is None
         else f"{hub.url} does not name {repo.owner!r} a trusted kernel publisher"
     )

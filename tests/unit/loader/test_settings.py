@@ -113,3 +113,15 @@ def test_the_fingerprint_changes_with_every_variable_that_is_read():
     read_settings(environ)
     assert environ.read == set(VARIABLES)
     assert all(fingerprint({}) != fingerprint({name: "x"}) for name in VARIABLES)
+
+
+def test_the_older_name_of_the_cache_counts_where_the_newer_is_not_set():
+    old = {"HOME": "/h", "HF_KERNELS_CACHE": "/old"}
+    assert read_settings(old).cache == Path("/old")
+    assert read_settings({**old, "KERNELS_CACHE": "/new"}).cache == Path("/new")
+
+
+def test_the_lock_of_a_job_is_an_absolute_path(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert read_settings({"HOME": "/h", "KERNELS_LOCK": "a.lock"}).lock == tmp_path / "a.lock"
+    assert read_settings({"HOME": "/h", "KERNELS_LOCK": " "}).lock is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,18 +46,31 @@ def measure_copy(timer: Timer, device: Any) -> Ceiling:
 
 
 def measure_products(ceiling: Ceiling, dtype: str, timer: Timer, device: Any) -> Ceiling:
-    """Add what a matrix product of a dtype reaches, unless it is known; 8-bit types count as bfloat16."""
+    """Add what a matrix product of a dtype reaches, unless it is known.
+
+    FP8 types with one scale for each operand, on a GPU; otherwise 8-bit types count as bfloat16.
+    """
     if dtype in ceiling.flops_per_second:
         return ceiling
-    import torch
-
     n = 512 if device.type == "cpu" else 8192
-    kind = getattr(torch, dtype)
-    wanted = kind if kind.is_floating_point and kind.itemsize > 1 else torch.bfloat16
-    a, b = (torch.randn(n, n, device=device).to(wanted) for _ in range(2))
-    us = _median_us(timer, lambda: a @ b, "warm")
+    us = _median_us(timer, _make_product(dtype, n, device), "warm")
     known = ceiling.flops_per_second | {dtype: 2 * n**3 / us * 1e6}
     return Ceiling(bytes_per_second=ceiling.bytes_per_second, flops_per_second=known)
+
+
+def _make_product(dtype: str, n: int, device: Any) -> Callable[[], Any]:
+    import torch
+
+    kind = getattr(torch, dtype)
+    narrow = not kind.is_floating_point or kind.itemsize == 1
+    if dtype.startswith("float8") and device.type != "cpu":
+        from torch.nn.functional import ScalingType, scaled_mm
+
+        a, b = (torch.randn(n, n, device=device).to(kind) for _ in range(2))
+        one, whole = torch.ones((), device=device), ScalingType.TensorWise
+        return lambda: scaled_mm(a, b.t(), one, whole, one, whole, output_dtype=torch.bfloat16)
+    a, b = (torch.randn(n, n, device=device).to(torch.bfloat16 if narrow else kind) for _ in "ab")
+    return lambda: a @ b
 
 
 def _median_us(timer: Timer, call: Any, way: Way) -> float:

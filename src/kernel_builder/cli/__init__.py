@@ -9,6 +9,7 @@ _VERBS = {
     "plan": "kernel_builder.cli.plan:plan",
     "list-variants": "kernel_builder.cli.list_variants:list_variants",
     "check-config": "kernel_builder.cli.check_config:check_config",
+    "update-build": "kernel_builder.cli.update_build:update_build",
     "build": "kernel_builder.cli.build:build",
     "lock": "kernel_builder.cli.lock:lock",
     "update": "kernel_builder.cli.lock:update",
@@ -41,6 +42,7 @@ def build2cmake() -> None:
             "build2cmake",
             verbs={
                 "validate": "kernel_builder.cli.check_config:validate",
+                "update-build": "kernel_builder.cli.update_build:update_build",
                 "generate-torch": "kernel_builder.cli.export:generate_torch",
                 "clean": "kernel_builder.cli.export:clean",
             },

@@ -36,6 +36,18 @@ def find_project(place: Path) -> Path:
     )
 
 
+def read_bytes(file: Path) -> bytes:
+    """Return the bytes of a ``build.toml``.
+
+    Raises:
+        ProjectError: it cannot be read.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as err:
+        raise ProjectError(f"{file}: cannot be read ({err.strerror})") from err
+
+
 def read_build(place: Path) -> Build:
     """Read the ``build.toml`` of a project (its directory, or the file itself).
 
@@ -45,11 +57,7 @@ def read_build(place: Path) -> Build:
     """
     project = find_project(place)
     file = project / FILE_NAME
-    try:
-        data = file.read_bytes()
-    except OSError as err:
-        raise ProjectError(f"{file}: cannot be read ({err.strerror})") from err
-    build, faults, raw = _judge(data, str(file))
+    build, faults, raw = _judge(read_bytes(file), str(file))
     check_files(project, raw, faults)
     return _finish(build, faults, str(file))
 

@@ -14,6 +14,8 @@ from kernel_spec.wire import TreeFile
 SCRATCH = "uploading-"
 
 _VARIANT = re.compile(r"build/([^/]+)/.+")
+# The sources that a variant can be built from; they go with the version, like a variant.
+SOURCES = "src"
 _BENCHMARK = re.compile(r"benchmarks/benchmark[^/]*\.py")
 
 
@@ -134,14 +136,15 @@ def plan_commit(
 
     What is published stays: variants and benchmarks that are not among the files unless ``prune``
     is set, benchmarks with other bytes unless ``replace`` is set. A variant among the files is
-    published as a whole; where it was published with other bytes, it is ``differing``. Anything else
+    published as a whole; where it was published with other bytes, it is ``differing``. The sources
+    below ``src`` are treated as a variant of that name. Anything else
     that the files name is added or changed. A new branch begins with the files of another one, whose
     variants and benchmarks are not its own and go.
     """
     local = {file.path: file for file in files}
     remote = {file.path: file for file in branch.files}
     is_new = branch.commit is None
-    variants, held = _variants(local), _variants(remote)
+    variants, held = _wholes(local), _wholes(remote)
     stale = tuple(sorted(held - variants)) if variants and not is_new else ()
     add: list[LocalFile] = []
     change: list[LocalFile] = []
@@ -179,8 +182,15 @@ def plan_commit(
 
 
 def _variant_of(path: str) -> str | None:
+    """Return the variant that a path is in; ``src`` for one of the sources."""
+    if path.startswith(f"{SOURCES}/"):
+        return SOURCES
     match = _VARIANT.fullmatch(path)
     return None if match is None else match[1]
+
+
+def _wholes(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in map(_variant_of, paths) if name is not None)
 
 
 def variants_of(branch: RemoteBranch) -> frozenset[str]:
@@ -216,10 +226,11 @@ def format_plan(plan: CommitPlan) -> str:
     lines += [f"  ~ {file.path}  {format_size(file.size)}" for file in plan.change]
     lines += [f"  - {path}" for path in plan.delete]
     gone: Mapping[str, bool] = {
-        name: any(path.startswith(f"build/{name}/") for path in plan.delete) for name in plan.stale
+        name: any(_variant_of(path) == name for path in plan.delete) for name in plan.stale
     }
     lines += [
-        f"  {name} is on the branch and not built here; it stays (--prune deletes it)"
+        f"  {name} is on the branch and not {'sent' if name == SOURCES else 'built here'}; it stays "
+        "(--prune deletes it)"
         for name in plan.stale
         if not gone[name]
     ]

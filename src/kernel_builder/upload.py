@@ -13,6 +13,7 @@ from kernel_builder.built import BuiltVariant, Package, read_package
 from kernel_builder.card import FILE_NAME as CARD_SOURCE
 from kernel_builder.card import render_card
 from kernel_builder.commit_plan import (
+    SOURCES,
     CommitOptions,
     LocalFile,
     RemoteBranch,
@@ -20,11 +21,12 @@ from kernel_builder.commit_plan import (
     read_local_file,
     variants_of,
 )
+from kernel_builder.config.model import FILE_NAME as BUILD_TOML
 from kernel_builder.errors import CommandError, UploadError
 from kernel_builder.process import run
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
-from kernel_builder.sources import find_strays
+from kernel_builder.sources import find_strays, read_sources
 from kernel_builder.upload_plan import (
     CARD,
     Cards,
@@ -84,6 +86,7 @@ class UploadOptions:
         allow_dirty: publish to an http hub though files differ from the last commit.
         private: whether a repository that has to be made is private.
         pull_request: ask the owner to take it over.
+        with_sources: publish the sources, too, so that loaders can build a variant that is missing.
     """
 
     repo_id: str | None = None
@@ -94,6 +97,7 @@ class UploadOptions:
     allow_dirty: bool = False
     private: bool = False
     pull_request: bool = False
+    with_sources: bool = False
 
 
 def upload(
@@ -127,6 +131,7 @@ def upload(
     with tempfile.TemporaryDirectory(prefix="kernel-card-") as temporary:
         cards = _write_cards(package, target, published.branch, Path(temporary))
         files = [*_variant_files(package.variants), *_benchmark_files(directory)]
+        files += _source_files(package) if options.with_sources else []
         plan = make_plan(target, remote, published, files, cards)
         if plan.is_empty:
             commit = plan.branch.branch.commit
@@ -252,6 +257,21 @@ def _benchmark_files(project: Path) -> list[LocalFile]:
         raise UploadError("\n".join(strays))
     places = sorted((project / "benchmarks").glob("benchmark*.py"))
     return [read_local_file(f"benchmarks/{place.name}", place) for place in places]
+
+
+def _source_files(package: Package) -> list[LocalFile]:
+    """Read ``build.toml`` and the files that it names: all that a build needs.
+
+    Raises:
+        UsageError: there is no project here.
+    """
+    if package.build is None:
+        raise UsageError(
+            f"--with-sources: {package.directory} has no {BUILD_TOML}, so there are no sources"
+        )
+    sources = read_sources(package.directory, package.build)
+    paths = [BUILD_TOML, *(file.path for file in (*sources.listed, *sources.extension))]
+    return [read_local_file(f"{SOURCES}/{path}", package.directory / path) for path in paths]
 
 
 def _write_cards(package: Package, target: Target, branch: RemoteBranch, temporary: Path) -> Cards:

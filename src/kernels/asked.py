@@ -73,6 +73,17 @@ def parse_backend(word: str | None) -> BackendKind | None:
     return parse_backend_word(word)
 
 
+def parse_build(word: str | None) -> bool:
+    """Read the ``build_from_source=`` of a call.
+
+    Raises:
+        UsageError: it is neither None nor ``"missing"``.
+    """
+    if word is None or word == "missing":
+        return word is not None
+    raise UsageError(f'build_from_source: expected None or "missing", found {word!r}.')
+
+
 def lock_in_force(settings: Settings) -> LockFile | None:
     """Return the lock of ``KERNELS_LOCK``, where there is one.
 

@@ -12,6 +12,7 @@
     ├── ForbiddenError      (FileNotFoundError) KERNELS_LOAD=never            .repo_id
     ├── DependencyError     (RuntimeError, ValueError) kernels that need each other, or undeclared
     ├── NoVariantError      (FileNotFoundError) nothing fits this system      .decisions
+    ├── SourceBuildError    (FileNotFoundError) none fits, none could be built .repo_id .decisions
     ├── NotCachedError      (FileNotFoundError) offline, and not in the cache .repo_id
     ├── NotAKernelError     (FileNotFoundError) a path that holds no kernel   .path
     ├── HubUnreachableError (ConnectionError)  no answer, 5xx or 429          .url .status .retry_after
@@ -128,6 +129,15 @@ class NoVariantError(KernelError, FileNotFoundError):
         if hint:
             lines.append(hint)
         super().__init__("\n".join(lines))
+
+
+class SourceBuildError(KernelError, FileNotFoundError):
+    """No variant fits, and none that does could be built from the repository's sources."""
+
+    def __init__(self, repo_id: str, message: str, decisions: Iterable[Decision] = ()) -> None:
+        self.repo_id = repo_id
+        self.decisions = tuple(decisions)
+        super().__init__(message)
 
 
 class NotCachedError(KernelError, FileNotFoundError):

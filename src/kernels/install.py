@@ -26,6 +26,7 @@ from kernel_spec.names import parse_safe_path
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError, HubUnreachableError
 from kernels.fetch import Wanted, read_verified
+from kernels.hub import Hub
 from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
 from kernels.log import logger
 from kernels.store import Store, listing_key, write_index
@@ -66,31 +67,91 @@ def install(
     """
     for file in wanted.files:
         parse_safe_path(file.path)
-    with _locked(store, listing_key(wanted.files), str(wanted)) as key:
+    with hold(store, listing_key(wanted.files), f"installs {wanted}") as key:
         found = find_installed(store, wanted.files, state)
         if isinstance(found, VariantDir):
             return found
         if isinstance(found, Damage):
             _discard(store, key, found)
         digest = _install_locked(store, key, wanted, have or {})
-    match verify_installed(store.folder("variants") / digest, state):
+    return _installed(store.folder("variants") / digest, state, str(wanted))
+
+
+def adopt(store: Store, variant: VariantDir, state: Path) -> VariantDir:
+    """Copy a verified variant that was built on this machine into the cache.
+
+    Args:
+        store: the cache.
+        variant: the variant, anywhere on this disk.
+        state: the user's state directory, for receipts.
+
+    Raises:
+        CacheError: the cache cannot be written.
+        IntegrityError: its files changed while they were copied.
+    """
+    target = store.folder("variants") / variant.digest
+    with hold(store, variant.digest, f"installs {variant.path.name}") as key:
+        found = verify_installed(target, state)
+        if isinstance(found, VariantDir):
+            return found
+        if isinstance(found, Damage):
+            _discard(store, key, found)
+        with begin_install(store, key) as place, writing(place):
+            root = place / variant.path.name
+            sizes = {}
+            for path, sha256 in variant.sha256.items():
+                data = (variant.path / path).read_bytes()
+                if hashlib.sha256(data).hexdigest() != sha256:
+                    raise IntegrityError(f"{variant.path / path} changed while it was installed.")
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                _write(root / path, [data])
+                sizes[path] = len(data)
+            files = {path: (size, variant.sha256[path]) for path, size in sizes.items()}
+            _appear(store, place, root, Manifest(root.name, files), variant.digest)
+    return _installed(target, state, variant.path.name)
+
+
+def _installed(target: Path, state: Path, what: str) -> VariantDir:
+    match verify_installed(target, state):
         case VariantDir() as variant:
             return variant
         case other:
-            raise IntegrityError(f"{wanted} was changed while it was installed:\n{other}")
+            raise IntegrityError(f"{what} was changed while it was installed:\n{other}")
+
+
+@contextmanager
+def begin_install(store: Store, key: str, name: str | None = None) -> Iterator[Path]:
+    """Give a new folder below ``tmp/``, which goes at the end; clear away what killed processes left.
+
+    Args:
+        store: the cache.
+        key: the lock that the caller holds.
+        name: what the folder is called, after the key, where it must be the same each time.
+
+    Raises:
+        CacheError: the cache cannot be written.
+    """
+    temporary = store.folder("tmp")
+    with writing(temporary):
+        temporary.mkdir(parents=True, exist_ok=True)
+        _sweep(store, key)
+        if name is None:
+            place = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=temporary))
+        else:
+            place = temporary / f"{key[:32]}-{name}"
+            place.mkdir()
+        place.chmod(0o755)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, bytes]) -> str:
-    temporary = store.folder("tmp")
-    with _writing(temporary):
-        temporary.mkdir(parents=True, exist_ok=True)
-        _sweep(store, key)
-        place = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=temporary))
-    try:
+    with begin_install(store, key) as place:
         root = place / wanted.variant
-        with _writing(root):
+        with writing(root):
             root.mkdir()
-            place.chmod(0o755)
         sha256 = _download(wanted, root, have)
         metadata = parse_metadata((root / FILE_NAME).read_bytes())
         verify_own_digest(root, metadata, sha256)
@@ -99,11 +160,9 @@ def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, b
             wanted.variant, {path: (sizes[path], sha) for path, sha in sha256.items()}
         )
         digest = variant_digest((path, sizes[path], sha) for path, sha in sorted(sha256.items()))
-        with _writing(place):
+        with writing(place):
             _appear(store, place, root, manifest, digest)
         write_index(store, wanted.files, digest)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     return digest
 
 
@@ -146,7 +205,7 @@ def _download(wanted: Wanted, root: Path, have: Mapping[str, bytes]) -> dict[str
     """Write every file below ``root``; return the sha256 of each by path."""
     files = [file for file in wanted.files if is_counted_or_named(file.path)]
     for file in files:
-        with _writing(root):
+        with writing(root):
             (root / file.path).parent.mkdir(parents=True, exist_ok=True)
 
     def fetch(file: TreeFile) -> tuple[str, str]:
@@ -170,14 +229,38 @@ def is_counted_or_named(path: str) -> bool:
 
 
 def _fetch_file(wanted: Wanted, file: TreeFile, path: Path, have: bytes | None) -> str:
+    def read() -> Sequence[bytes] | Iterator[bytes]:
+        return [have] if have is not None else read_verified(wanted, file)
+
+    return receive(read, path, wanted.hub, executable=file.executable)
+
+
+def receive(
+    read: Callable[[], Sequence[bytes] | Iterator[bytes]],
+    path: Path,
+    hub: Hub,
+    *,
+    executable: bool = False,
+) -> str:
+    """Write a file that a hub sends, asking again where it breaks off; return its sha256.
+
+    Args:
+        read: begins to read its bytes; verifies them.
+        path: where to write them.
+        hub: who sends them.
+        executable: whether the file may be run.
+
+    Raises:
+        CacheError: it cannot be written.
+        HubUnreachableError: the hub went away, or asks for a longer pause than ``LONGEST_PAUSE``.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         sha256 = hashlib.sha256()
-        chunks = [have] if have is not None else read_verified(wanted, file)
         try:
-            _write(path, _hashing(chunks, sha256.update), executable=file.executable)
+            _write(path, _hashing(read(), sha256.update), executable=executable)
         except HubUnreachableError as err:
             pause = 0.3 * attempt if err.retry_after is None else err.retry_after
-            if wanted.hub.is_directory or attempt == ATTEMPTS or pause > LONGEST_PAUSE:
+            if hub.is_directory or attempt == ATTEMPTS or pause > LONGEST_PAUSE:
                 raise
             time.sleep(pause)
         except OSError as err:
@@ -225,7 +308,7 @@ def _discard(store: Store, key: str, damage: Damage) -> None:
     variants = store.folder("variants")
     while place.parent != variants:
         place = place.parent
-    with _writing(place):
+    with writing(place):
         aside = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=_made(store.folder("tmp"))))
         place.rename(aside / "variant")
     shutil.rmtree(aside, ignore_errors=True)
@@ -237,16 +320,25 @@ def _made(directory: Path) -> Path:
 
 
 @contextmanager
-def _locked(store: Store, key: str, what: str) -> Iterator[str]:
-    """Hold the lock of one variant; say so where another process holds it for long."""
+def hold(store: Store, key: str, what: str) -> Iterator[str]:
+    """Hold the lock of one variant; say so where another process holds it for long.
+
+    Args:
+        store: the cache.
+        key: what the lock is named by: a hex hash.
+        what: what the other process does, as in "waiting for another process that ...".
+
+    Raises:
+        CacheError: the cache cannot be written.
+    """
     path = _lock_path(store, key)
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
         try:
             lock.acquire(timeout=QUIET_WAIT_SECONDS)
         except Timeout:
-            logger().warning("waiting for another process that installs %s", what)
+            logger().warning("waiting for another process that %s", what)
             lock.acquire()
     try:
         yield key
@@ -255,7 +347,12 @@ def _locked(store: Store, key: str, what: str) -> Iterator[str]:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Report what the operating system refuses as a fault of the cache.
+
+    Raises:
+        CacheError: in place of any other OSError.
+    """
     try:
         yield
     except OSError as err:

@@ -19,7 +19,15 @@ from kernel_spec.metadata import Metadata
 from kernels import answers
 from kernels import settings as settings_module
 from kernels.admit import install_all
-from kernels.asked import Trust, UserAgent, Version, lock_in_force, parse_backend, parse_ref
+from kernels.asked import (
+    Trust,
+    UserAgent,
+    Version,
+    lock_in_force,
+    parse_backend,
+    parse_build,
+    parse_ref,
+)
 from kernels.boundary import public
 from kernels.errors import (
     ClientTooOldError,
@@ -69,6 +77,7 @@ def get_kernel(
     trust_remote_code: Trust = False,
     check_arch: bool = True,
     refresh: bool = False,
+    build_from_source: str | None = None,
 ) -> ModuleType:
     """Find, download, verify and import the variant of a kernel that fits this system.
 
@@ -84,6 +93,8 @@ def get_kernel(
             trusted publisher: True, or the ids of the repositories.
         check_arch: pass over variants without code for a visible device.
         refresh: ask the hub even where its last answer is fresh.
+        build_from_source: ``"missing"``: where no variant fits and the repository carries its
+            sources, build the one that does, once per host (``docs/guide/many-processes.md``).
 
     Returns:
         The kernel's module; the same one for the same content.
@@ -94,7 +105,8 @@ def get_kernel(
             (``IntegrityError``), kernels that need each other in a circle (``DependencyError``).
         LookupError: no hub has the repository, or it has no such revision; ``KERNELS_LOCK`` does
             not name it (``NotLockedError``).
-        FileNotFoundError: no variant fits (``NoVariantError``), offline and not cached, or
+        FileNotFoundError: no variant fits (``NoVariantError``), nor can one be built
+            (``SourceBuildError``), offline and not cached, or
             ``KERNELS_LOAD=never`` (``ForbiddenError``).
         RuntimeError: no code for a device (``DeviceError``), or this client is too old.
         ImportError: the kernel itself cannot be imported, or a package that it needs is missing.
@@ -112,6 +124,7 @@ def get_kernel(
             backend,
             consent,
             check_arch,
+            build_from_source,
             settings_module.fingerprint(),
         )
         try:
@@ -130,6 +143,7 @@ def get_kernel(
         trust_remote_code=trust_remote_code,
         check_arch=check_arch,
         refresh=refresh,
+        build_from_source=build_from_source,
         _key=key,
     ).module
 
@@ -144,6 +158,7 @@ def load_with_trace(
     trust_remote_code: Trust = False,
     check_arch: bool = True,
     refresh: bool = False,
+    build_from_source: str | None = None,
     _key: object = None,
 ) -> LoadTrace:
     """Do what :func:`get_kernel` does, with nothing remembered, and tell how long each step took."""
@@ -157,6 +172,8 @@ def load_with_trace(
         refresh=refresh,
         user_agent=user_agent,
         lock=lock_in_force(settings),
+        build=parse_build(build_from_source),
+        consent=trust_remote_code,
     )
     clock.lap("prepare")
     found = resolve(ref, request, clock)

@@ -46,7 +46,7 @@ class LoadTrace(NamedTuple):
         source: the URL of the hub, or the path that stood in for it.
         downloaded: whether the variant was not in the cache before.
         phases: the steps in order: ``prepare``, ``locate``, ``choose``, ``trust``, ``install``,
-            ``import``; a kernel from a path has no ``locate``, ``trust`` and ``install``.
+            ``import``, and ``build`` where it was built here; a kernel from a path has no ``locate``, ``trust`` and ``install``.
     """
 
     kernel: LoadedKernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.metadata import Metadata
@@ -29,6 +29,8 @@ class Request(NamedTuple):
         user_agent: what the calling library adds to the header of that name.
         lock: the lock that says which commits are taken.
         download: whether what is not on this disk may be fetched.
+        build: whether a variant that is missing is built from the repository's sources.
+        consent: the caller's consent, where a build runs code before anything is installed.
     """
 
     settings: Settings
@@ -38,6 +40,8 @@ class Request(NamedTuple):
     user_agent: str | Mapping[str, str] | None = None
     lock: LockFile | None = None
     download: bool = True
+    build: bool = False
+    consent: bool | Collection[str] = False
 
 
 class Found(NamedTuple):

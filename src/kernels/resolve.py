@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId, parse_repo_id
-from kernels.errors import DependencyError, ForbiddenError
+from kernels.errors import DependencyError, DeviceError, ForbiddenError, NoVariantError
 from kernels.loaded import Clock
 from kernels.request import Found, Request
 from kernels.revision import KernelRef
@@ -25,6 +25,7 @@ def resolve(ref: KernelRef, request: Request, clock: Clock | None = None) -> Fou
         DependencyError: kernels need each other in a circle.
         ForbiddenError: the settings allow no kernel of a hub.
         NotLockedError: a lock is in force and does not name the kernel.
+        SourceBuildError, TrustError: nothing fits, and a build was asked for and not possible.
         As ``source.locate``, ``choose.choose_variant`` and ``local.choose_local``.
     """
     return _with_dependencies(find(ref, request, clock or Clock()), request, (), {})
@@ -59,7 +60,17 @@ def find(ref: KernelRef, request: Request, clock: Clock) -> Found:
         return found
     located = locate(ref, settings, refresh=request.refresh, user_agent=request.user_agent)
     clock.lap("locate")
-    chosen = choose_variant(located, settings, request.backend, check_arch=request.check_arch)
+    try:
+        chosen = choose_variant(located, settings, request.backend, check_arch=request.check_arch)
+    except (NoVariantError, DeviceError) as err:
+        if not request.build:
+            raise
+        from kernels.from_source import build_missing
+
+        clock.lap("choose")
+        built = build_missing(located, request, err)
+        clock.lap("build")
+        return Found(ref, built.metadata, located.hub.url, variant=built, located=located)
     clock.lap("choose")
     return Found(
         ref=ref,

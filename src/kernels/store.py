@@ -6,6 +6,8 @@
         refs/<hub>/<owner>/<name>.json            what the hub said last of the repository
         trees/<hub>/<owner>/<name>/<commit>.json  the files of a commit
         variants/<digest>/                        an installed variant (kernels.install)
+        sources/<hub>/<owner>/<name>/<commit>.json  the sources that a commit carries
+        built/<key>                               the digest of what was built from sources here
         status/<hash>                             the kernel-status.toml of a repository
         index/<key>                               the digest of a listing without sha256 hashes
         locks/  tmp/                              for installs
@@ -131,12 +133,43 @@ def write_tree(
     store: Store, hub_url: str, repo: RepoId, commit: str, files: Sequence[TreeFile]
 ) -> None:
     """Remember the files of a commit; an unwritable cache goes without."""
+    _try_write(_tree_path(store, hub_url, repo, commit), _format_files(files))
+
+
+def _format_files(files: Sequence[TreeFile]) -> bytes:
     rows = [
         [file.path, file.size, file.oid, file.sha256, file.executable]
         for file in sorted(files, key=lambda file: file.path)
     ]
-    document = {"format": _TREE_FORMAT, "files": rows}
-    _try_write(_tree_path(store, hub_url, repo, commit), json.dumps(document, indent=0).encode())
+    return json.dumps({"format": _TREE_FORMAT, "files": rows}, indent=0).encode()
+
+
+def read_sources(
+    store: Store, hub_url: str, repo: RepoId, commit: str
+) -> tuple[TreeFile, ...] | None:
+    """Return the remembered sources of a commit, or None."""
+    return read_tree_file(_tree_path(store, hub_url, repo, commit, folder="sources"))
+
+
+def write_sources(
+    store: Store, hub_url: str, repo: RepoId, commit: str, files: Sequence[TreeFile]
+) -> None:
+    """Remember the sources of a commit; an unwritable cache goes without."""
+    path = _tree_path(store, hub_url, repo, commit, folder="sources")
+    _try_write(path, _format_files(files))
+
+
+def find_built(store: Store, key: str) -> str | None:
+    """Return the digest of the variant that was built from sources under a key, or None."""
+    try:
+        return read_plain(store.folder("built") / key).decode("ascii").strip() or None
+    except UNREADABLE:
+        return None
+
+
+def write_built(store: Store, key: str, digest: str) -> None:
+    """Remember what was built from sources; an unwritable cache goes without."""
+    _try_write(store.folder("built") / key, f"{digest}\n".encode())
 
 
 def read_status(store: Store, file: TreeFile) -> bytes | None:
@@ -225,5 +258,7 @@ def _record_path(store: Store, hub_url: str, repo: RepoId) -> Path:
     return store.folder("refs") / _hub_key(hub_url) / repo.owner / f"{repo.name}.json"
 
 
-def _tree_path(store: Store, hub_url: str, repo: RepoId, commit: str) -> Path:
-    return store.folder("trees") / _hub_key(hub_url) / repo.owner / repo.name / f"{commit}.json"
+def _tree_path(
+    store: Store, hub_url: str, repo: RepoId, commit: str, *, folder: str = "trees"
+) -> Path:
+    return store.folder(folder) / _hub_key(hub_url) / repo.owner / repo.name / f"{commit}.json"

@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 )
 @click.option("--prune", is_flag=True, help="Delete what is published and not built here.")
 @click.option(
+    "--with-sources",
+    is_flag=True,
+    help="Publish the sources, too, below src/: loaders can then build a variant that is missing.",
+)
+@click.option(
     "--allow-dirty",
     is_flag=True,
     help="Publish though files differ from the last commit: nobody else can then rebuild what is "

@@ -62,7 +62,13 @@ def choose_variant(
         )
         found = find_installed(store, wanted.files, settings.state)
         if isinstance(found, VariantDir):
-            if judge.accepts(accepted, found.metadata, check_arch=check_arch):
+            if judge.accepts(
+                accepted,
+                found.metadata,
+                check_arch=check_arch,
+                on_disk=found,
+                state=settings.state,
+            ):
                 return Chosen(wanted, installed=found, have={}, metadata=found.metadata)
             continue
         if isinstance(found, Damage):

@@ -1,10 +1,12 @@
-"""Judges a variant by its own metadata, before anything of it runs: needed client, device architectures."""
+"""Judges a variant before anything of it runs: by its metadata, and by its libraries where they are on disk."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
@@ -15,7 +17,11 @@ from kernel_spec.system import System
 from kernels import log
 from kernels._version import __version__
 from kernels.errors import ClientTooOldError, DeviceError, NoVariantError
+from kernels.linkage.verdict import Verdict, holds_libraries
 from kernels.system import describe, detect_devices
+
+if TYPE_CHECKING:
+    from kernels.importer import VariantDir
 
 _BACKEND_WORDS = {"npu": BackendKind.CANN, **{kind.value: kind for kind in BackendKind}}
 
@@ -55,12 +61,30 @@ class Judge:
         """The variants that fit by name, best first."""
         return tuple(d for d in self.decisions if isinstance(d, Accepted))
 
-    def accepts(self, accepted: Accepted, metadata: Metadata, *, check_arch: bool = True) -> bool:
-        """Say whether a variant also fits by its metadata; looks at the devices if it must."""
+    def accepts(
+        self,
+        accepted: Accepted,
+        metadata: Metadata,
+        *,
+        check_arch: bool = True,
+        on_disk: VariantDir | None = None,
+        state: Path | None = None,
+    ) -> bool:
+        """Say whether a variant also fits by its metadata and, where it is on disk, by its libraries.
+
+        Looks at the devices if it must. Verdicts on libraries are kept in ``state``, the user's
+        state directory, where the cache that the variant is in cannot be written.
+        """
         reason = judge_client(metadata)
-        if reason is None and check_arch and metadata.archs:
+        verdict = Verdict()
+        if reason is None and on_disk is not None:
+            verdict = judge_on_disk(on_disk, self.system, state)
+            if verdict.reasons:
+                texts = "; ".join(map(str, verdict.reasons))
+                reason = Reason(verdict.reasons[0].kind, texts)
+        if reason is None and check_arch and (metadata.archs or verdict.archs):
             self.system = detect_devices(self.system) if not self.system.devices else self.system
-            reason = judge_devices(metadata, self.system)
+            reason = judge_devices(metadata, self.system, verdict.archs)
         if reason is not None:
             self._unfit[accepted.name] = _Unfit(metadata.minver, reason)
         return reason is None
@@ -93,10 +117,13 @@ class Judge:
         if unfit and len(unfit) == len(self.fitting):
             first = next(iter(unfit.values()))
             name = next(iter(unfit))
-            if all(entry.reason.kind == "client" for entry in unfit.values()):
+            kinds = {entry.reason.kind for entry in unfit.values()}
+            if kinds == {"client"}:
                 return ClientTooOldError(
                     f"{self.what} ({name})", _dotted(first.needed), __version__
                 )
+            if not kinds <= {"client", "arch"}:
+                return self._nothing_fits(hint)
             lines = [f"  {known}: {entry.reason}" for known, entry in unfit.items()]
             return DeviceError(
                 name,
@@ -110,11 +137,19 @@ class Judge:
                     ]
                 ),
             )
-        decisions = [
+        return self._nothing_fits(hint)
+
+    def _nothing_fits(self, hint: str) -> NoVariantError:
+        return NoVariantError(self.what, describe(self.system), self.verdicts, hint=hint)
+
+    @property
+    def verdicts(self) -> tuple[Decision, ...]:
+        """The decisions by name, with what was found since in metadata and libraries."""
+        unfit = self._unfit
+        return tuple(
             Rejected(d.name, d.variant, (unfit[d.name].reason,)) if d.name in unfit else d
             for d in self.decisions
-        ]
-        return NoVariantError(self.what, describe(self.system), decisions, hint=hint)
+        )
 
 
 def judge_client(metadata: Metadata) -> Reason | None:
@@ -128,16 +163,39 @@ def _client_reason(needed: tuple[int, int, int]) -> Reason:
     return Reason("client", f"needs kernels {_dotted(needed)} or later, this is {__version__}")
 
 
-def judge_devices(metadata: Metadata, system: System) -> Reason | None:
-    """Return which visible device a variant has no code for, or None."""
+def judge_on_disk(variant: VariantDir, system: System, state: Path | None) -> Verdict:
+    """Judge the libraries of a verified variant on disk; most have none, and cost nothing."""
+    if not holds_libraries(variant.sha256):
+        return Verdict()
+    from kernels.linkage.verdicts import judge_variant
+
+    installed = variant.path.parent.name == variant.digest
+    keep_in = [variant.path.parent] if installed else []
+    if installed and state is not None:
+        keep_in.append(state / "links" / variant.digest[:16])
+    return judge_variant(
+        variant.path, tuple(variant.sha256), variant.digest, system, keep_in=keep_in
+    )
+
+
+def judge_devices(metadata: Metadata, system: System, found: Sequence[str] = ()) -> Reason | None:
+    """Return which visible device a variant has no code for, or None.
+
+    Args:
+        metadata: what the variant says of itself.
+        system: this machine, with its devices.
+        found: what its libraries were seen to hold code for, which counts more than what it says.
+    """
+    archs = tuple(found) or metadata.archs
     unfit = [
         f"{device.name or 'device'} {device.index} ({device.arch})"
         for device in system.devices
-        if fits_device(metadata.backend, metadata.archs, device.arch) is False
+        if fits_device(metadata.backend, archs, device.arch) is False
     ]
     if not unfit:
         return None
-    return Reason("arch", f"built for {', '.join(metadata.archs)}, not for {', '.join(unfit)}")
+    holds = "its libraries hold code" if found else "built"
+    return Reason("arch", f"{holds} for {', '.join(archs)}, not for {', '.join(unfit)}")
 
 
 def needed_client(data: bytes) -> tuple[int, int, int] | None:

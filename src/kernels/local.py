@@ -54,7 +54,7 @@ def choose_local(path: Path, *, backend: BackendKind | None, check_arch: bool = 
         except MetadataError as err:
             judge.pass_over(accepted, (place / FILE_NAME).read_bytes(), err)
             continue
-        if judge.accepts(accepted, variant.metadata, check_arch=check_arch):
+        if judge.accepts(accepted, variant.metadata, check_arch=check_arch, on_disk=variant):
             return variant
     raise judge.error()
 

@@ -99,7 +99,13 @@ def _find_by_digest(entry: LockedKernel, ref: KernelRef, request: Request) -> Va
     for accepted in judge.fitting:
         found = verify_installed(variants / entry.variants[accepted.name], settings.state)
         if isinstance(found, VariantDir):
-            if judge.accepts(accepted, found.metadata, check_arch=request.check_arch):
+            if judge.accepts(
+                accepted,
+                found.metadata,
+                check_arch=request.check_arch,
+                on_disk=found,
+                state=settings.state,
+            ):
                 return found
         elif request.download:
             return None

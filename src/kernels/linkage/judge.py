@@ -1,0 +1,178 @@
+"""Judges the shared libraries of a variant before any of them is loaded: would they link, and run here?
+
+What cannot be told never counts against a variant: only a fault that the dynamic loader would
+raise, or a device that the code cannot run on, is a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+from kernel_spec.binary import ElfFacts, Symbol, read_device_code, read_elf
+from kernel_spec.compat import Reason
+from kernel_spec.errors import BinaryFormatError
+from kernel_spec.version import MajorMinor, parse_major_minor
+from kernels.linkage.exports import find_defined
+from kernels.linkage.host import Host, find_library, holds_text, is_findable, python_has
+from kernels.linkage.names import describe_symbol, is_old_layout, is_torch_symbol
+from kernels.linkage.verdict import Verdict
+
+# The first C library that refuses to make the stack executable for a library.
+_STRICT_STACK = MajorMinor(2, 41)
+_GLIBC = re.compile(r"GLIBC_(\d+\.\d+)(?:\.\d+)?", re.ASCII)
+_LIBSTDCXX = ("GLIBCXX_", "CXXABI_")
+_TAGGED = re.compile(r"\.cpython-[^.]*\.so$", re.ASCII)
+_SHOWN = 3
+
+
+def judge_libraries(root: Path, files: Iterable[str], host: Host) -> Verdict:
+    """Judge every shared library of a variant.
+
+    Args:
+        root: the variant's directory.
+        files: the POSIX paths of its files.
+        host: this machine.
+    """
+    libraries = [root / path for path in sorted(files) if path.endswith(".so")]
+    if not libraries or host.system.os != "linux":
+        return Verdict()
+    reasons: list[Reason] = []
+    archs: set[str] = set()
+    for path in libraries:
+        try:
+            elf = read_elf(path)
+            code = read_device_code(path)
+        except (BinaryFormatError, OSError) as err:
+            reasons.append(Reason("damaged", f"cannot be judged: {err}"))
+            continue
+        archs.update(f"{image.arch}{'+PTX' if image.kind == 'ptx' else ''}" for image in code)
+        reasons += _judge_library(path, elf, host, libraries)
+    # Several libraries of one variant mostly lack the same thing.
+    return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)))
+
+
+def _judge_library(
+    path: Path, elf: ElfFacts, host: Host, siblings: Sequence[Path]
+) -> Iterator[Reason]:
+    system = host.system
+    if elf.machine != system.cpu:
+        yield Reason("machine", f"{path.name} holds code for {elf.machine}, not for {system.cpu}")
+        return
+    yield from _judge_python(path, elf, host)
+    yield from _judge_glibc(path, elf, host)
+    yield from _judge_libstdcxx(path, elf, host)
+    yield from _judge_needed(path, elf, host, siblings)
+    yield from _judge_torch(path, elf, host, siblings)
+    if elf.executable_stack and system.glibc is not None and system.glibc >= _STRICT_STACK:
+        yield Reason(
+            "executable-stack",
+            f"{path.name} asks for an executable stack, which glibc {system.glibc} refuses",
+        )
+
+
+def _judge_python(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
+    tag = _TAGGED.search(path.name)
+    if tag is not None and tag[0] not in EXTENSION_SUFFIXES:
+        yield Reason(
+            "python", f"{path.name} is for another Python than {host.system.python}, by its name"
+        )
+        return
+    names = [s.name for s in elf.symbols if _is_wanted(s) and s.name.startswith(("Py", "_Py"))]
+    if lacking := [name for name in names if not python_has(name)]:
+        yield Reason(
+            "python",
+            f"{path.name} needs {_some(lacking)}, which Python {host.system.python} does not have",
+        )
+
+
+def _is_wanted(symbol: Symbol) -> bool:
+    return not symbol.defined and symbol.binding == "global"
+
+
+def _judge_glibc(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
+    needs = [
+        parse_major_minor(match[1])
+        for _, version in elf.version_needs
+        if (match := _GLIBC.fullmatch(version)) is not None
+    ]
+    if not needs:
+        return
+    found = host.system.glibc
+    if found is None:
+        yield Reason("glibc", f"{path.name} needs glibc, this system has another C library")
+    elif max(needs) > found:
+        yield Reason("glibc", f"{path.name} needs glibc {max(needs)}, this system has {found}")
+
+
+def _judge_libstdcxx(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
+    needs = [version for _, version in elf.version_needs if version.startswith(_LIBSTDCXX)]
+    if host.libstdcxx is None or not needs:
+        return
+    try:
+        lacking = [version for version in needs if not holds_text(host.libstdcxx, version)]
+    except (OSError, ValueError):
+        return
+    if lacking:
+        yield Reason(
+            "libstdc++",
+            f"{path.name} needs {_some(sorted(lacking))} of libstdc++, which {host.libstdcxx} lacks",
+        )
+
+
+def _judge_needed(
+    path: Path, elf: ElfFacts, host: Host, siblings: Sequence[Path]
+) -> Iterator[Reason]:
+    beside = [path.parent, *{sibling.parent for sibling in siblings}] if elf.rpath else []
+    own = {sibling.name for sibling in siblings}
+    torch = host.system.torch
+    for name in elf.needed:
+        if name in own or is_findable(name, host, beside):
+            continue
+        brought = f"torch {torch.version}" if torch is not None else "no torch"
+        yield Reason(
+            "library",
+            f"{path.name} needs {name}, which neither {brought} brings nor this system has",
+        )
+
+
+def _judge_torch(
+    path: Path, elf: ElfFacts, host: Host, siblings: Sequence[Path]
+) -> Iterator[Reason]:
+    lacking = {s.name for s in elf.symbols if _is_wanted(s) and is_torch_symbol(s.name)}
+    torch = host.system.torch
+    if torch is None or not host.torch_libraries:
+        return
+    others = (find_library(name, host.folders) for name in elf.needed)
+    for library in dict.fromkeys((*host.torch_libraries, *siblings, *filter(None, others))):
+        if not lacking:
+            return
+        try:
+            lacking -= find_defined(library, lacking)
+        except (BinaryFormatError, OSError):
+            if library in host.torch_libraries:
+                return  # what it has is not known
+    if not lacking:
+        return
+    old = [name for name in sorted(lacking) if is_old_layout(name)]
+    if old and torch.cxx11_abi:
+        yield Reason(
+            "abi",
+            f"{path.name} was built for the C++98 string layout, and torch {torch.version} has the "
+            f"C++11 one: it lacks {_some(map(describe_symbol, old))}",
+        )
+        return
+    yield Reason(
+        "torch-symbols",
+        f"{path.name} needs {_some(map(describe_symbol, sorted(lacking)))}, "
+        f"which torch {torch.version} does not have",
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    """Name the first few, and how many more there are."""
+    names = list(dict.fromkeys(names))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

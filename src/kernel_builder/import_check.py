@@ -75,13 +75,13 @@ def check_import(
             "depends": modules,
             "schemas": list(schemas),
             "preload": [str(path) for path in preload],
-            "loader": _find_loader(),
+            "loader": find_loader(),
             "answer": str(answer),
         }
         asked = Path(scratch) / "request.json"
         asked.write_text(json.dumps(request))
         probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
-        seen = [directory, *preload, Path(import_probe.__file__), *_python_places()]
+        seen = [directory, *preload, Path(import_probe.__file__), *python_places()]
         try:
             run_confined(
                 probe,
@@ -121,7 +121,7 @@ def _read_registered(found: dict[str, Any] | None) -> Registered | None:
     return Registered(ops=ops, dangling=frozenset(found["dangling"]), parsed=found["parsed"])
 
 
-def _python_places() -> list[Path]:
+def python_places() -> list[Path]:
     """Return the directories of this Python, its packages and the loader.
 
     Not all of ``sys.path``: PYTHONPATH and the place of a script count for nothing in an isolated
@@ -132,11 +132,11 @@ def _python_places() -> list[Path]:
     for listed in (file for place in packages for file in sorted(place.glob("*.pth"))):
         lines = listed.read_text(encoding="utf-8", errors="replace").splitlines()
         places += [listed.parent / line for line in lines if line and not line.startswith("import")]
-    places += [Path(found) for found in [_find_loader()] if found is not None]
+    places += [Path(found) for found in [find_loader()] if found is not None]
     return [place for place in dict.fromkeys(places) if place.is_dir()]
 
 
-def _find_loader() -> str | None:
+def find_loader() -> str | None:
     """Return the directory that the package of the loader is in, or None."""
     found = importlib.util.find_spec("kernels.importer")
     return None if found is None or found.origin is None else str(Path(found.origin).parents[1])

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from kernel_builder.environment import identify_environment
 from kernel_builder.plan import VariantBuild
+from kernel_builder.proof import without_proof
 from kernel_builder.settings import Settings
 from kernel_spec.digest import variant_digest
-from kernel_spec.metadata import Provenance
+from kernel_spec.metadata import FILE_NAME, Provenance
 
 # Raise it when the same inputs would give another variant.
 GENERATOR = 1
@@ -64,7 +65,9 @@ def identify_builder() -> str:
 
 
 def digest_directory(directory: Path) -> tuple[str, int]:
-    """Hash every file of a variant, whatever its name.
+    """Hash every file of a variant, whatever its name, as the build wrote it.
+
+    What the gate adds to ``metadata.json`` is left out: it proves a variant and does not change it.
 
     Returns:
         The digest, and the size of all files in bytes.
@@ -75,6 +78,8 @@ def digest_directory(directory: Path) -> tuple[str, int]:
             continue
         data = path.read_bytes()
         name = path.relative_to(directory).as_posix()
+        if name == FILE_NAME:
+            data = without_proof(data)
         files.append((name, len(data), hashlib.sha256(data).hexdigest()))
     return variant_digest(files), sum(size for _, size, _ in files)
 

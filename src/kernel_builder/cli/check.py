@@ -1,4 +1,4 @@
-"""``kernel-builder check``: whether variants keep the rules of the format."""
+"""``kernel-builder check``: whether variants keep the rules of the format, and compute what they should."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ from kernel_builder.cli.frame import project_argument
 
 @click.command("check")
 @project_argument
-def check(directory: Path) -> None:
+@click.option(
+    "--gate", is_flag=True, help="Run the cases of tests/gate.py too, and record the proof."
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Where the cases of --gate run; its variants alone are tried.",
+)
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(min=1),
+    default=900,
+    show_default=True,
+    help="The longest time in seconds that the cases of a variant may take.",
+)
+def check(directory: Path, gate: bool, device: str, seconds: float) -> None:
     """Check the variants of DIR: a project, its build directory, or one variant."""
     from kernel_builder.check.variant import check_variant, find_variants
     from kernel_builder.config.model import FILE_NAME
@@ -25,5 +43,34 @@ def check(directory: Path) -> None:
             click.echo(f"{variant.resolve().name}: {finding}")
         if not findings:
             click.echo(f"{variant.resolve().name}: ok")
-    if failed:
+    # Code that breaks the rules of the format is not run.
+    if failed or (gate and not _run_gate(place, device, seconds)):
         raise click.exceptions.Exit(1)
+
+
+def _run_gate(place: Path, device: str, seconds: float) -> bool:
+    """Run the gate on every variant for a device, and say whether all passed."""
+    from kernel_builder.gate.story import choose_variants, find_gate_file, run_gate
+    from kernel_builder.settings import read_settings
+
+    gate_file, settings = find_gate_file(place), read_settings()
+    passed = True
+    for variant in choose_variants(place, device):
+        result = run_gate(
+            variant, gate_file=gate_file, device=device, settings=settings, seconds=seconds
+        )
+        name = result.variant.name
+        for fault in result.faults:
+            click.echo(f"{name}: {fault}")
+        for said in result.unproved:
+            click.echo(f"{name}: not proved: {said}")
+        for said in result.refused:
+            click.echo(f"{name}: refused, as it may be: {said}")
+        if result.proof is not None:
+            where = f"{result.proof['on']} with torch {result.proof['torch']}"
+            click.echo(
+                f"{name}: the gate passes {len(result.proof['cases'])} cases on {where}; "
+                "the proof is in metadata.json"
+            )
+        passed = passed and not result.faults
+    return passed

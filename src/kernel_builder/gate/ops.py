@@ -1,0 +1,120 @@
+"""Whether each registered op is what its schema and its fake say: ``torch.library.opcheck``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from kernel_builder.gate.case import Case
+from kernel_builder.gate.gradients import check_gradients
+from kernel_builder.gate.outcome import Outcomes, Unproved, fault
+from kernel_builder.gate.trial import call, make_inputs, usual_sizes
+
+_FIXES = {
+    "test_schema": "mark what the op writes with Tensor! in its schema, and return no input",
+    "test_autograd_registration": "register the backward with torch.library.register_autograd",
+    "test_faketensor": "register a fake that gives the shape, dtype and strides of the result",
+    "test_aot_dispatch_dynamic": "correct the schema, the fake and the backward",
+}
+# Calls that are checked of one op; each takes as long as a small compilation.
+_CALLS = 2
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
+    """Notes the ops of a namespace that are called, with copies of their arguments."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__()
+        self.namespace = namespace
+        self.calls: dict[Any, list[tuple[Any, Any]]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == self.namespace:
+            calls = self.calls.setdefault(func, [])
+            if len(calls) < _CALLS:
+                calls.append(tree_map(_copy, (tuple(args), kwargs or {})))
+        return func(*args, **(kwargs or {}))
+
+
+def check_registered(namespace: str, cases: Iterable[Case], device: str) -> Outcomes:
+    """Check every op of a kernel with the arguments that its cases call it with.
+
+    An op that has code for the device and that no case reaches is a fault: nothing is proved of it.
+    """
+    recorder = _Recorder(namespace)
+    for case in cases:
+        _reach(case, recorder)
+    for op, calls in recorder.calls.items():
+        yield from _check(op, calls)
+    reached = {op.name().removeprefix(f"{namespace}::").partition(".")[0] for op in recorder.calls}
+    for name in sorted(_list_ops(namespace) - reached):
+        if not _serves(f"{namespace}::{name}", device):
+            yield Unproved(message=f"op {name}: it has no code for {device}")
+        else:
+            yield fault("op-unreached", name, "no case calls this op", "add a case that calls it")
+
+
+def _reach(case: Case, recorder: _Recorder) -> None:
+    """Call a case so that its ops are noted; what is wrong with it, its own checks say."""
+    for dtype in case.tolerance:
+        try:
+            with recorder:
+                call(case, make_inputs(case, dtype, usual_sizes(case)))
+        except Exception:  # noqa: BLE001
+            continue
+    try:
+        with recorder:
+            list(check_gradients(case))
+    except Exception:  # noqa: BLE001
+        return
+
+
+def _check(op: Any, calls: list[tuple[Any, Any]]) -> Outcomes:
+    name = op.name().partition("::")[2]
+    failed: set[str] = set()
+    for args, kwargs in calls:
+        answers = torch.library.opcheck(op, args, kwargs, raise_exception=False)
+        for test, answer in answers.items():
+            if answer == "SUCCESS" or test in failed:
+                continue
+            failed.add(test)
+            said = " ".join(str(answer).split())[:400]
+            yield fault(test.replace("test_", "op-"), name, f"opcheck: {said}", _FIXES[test])
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(
+        value.size(), value.stride(), dtype=value.dtype, device=value.device
+    ).copy_(value.detach())
+
+
+def _list_ops(namespace: str) -> set[str]:
+    names = (name for name in torch._C._dispatch_get_all_op_names())
+    prefix = f"{namespace}::"
+    return {
+        name.removeprefix(prefix).partition(".")[0]
+        for name in names
+        if name.startswith(prefix) and _takes_tensors(name)
+    }
+
+
+def _takes_tensors(name: str) -> bool:
+    base, _, overload = name.partition(".")
+    schemas = torch._C._jit_get_schemas_for_operator(base)
+    return any(
+        "Tensor" in str(argument.type)
+        for schema in schemas
+        if schema.overload_name == overload
+        for argument in schema.arguments
+    )
+
+
+def _serves(name: str, device: str) -> bool:
+    keys = (device.upper(), "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)

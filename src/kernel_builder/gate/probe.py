@@ -1,0 +1,157 @@
+"""The program that runs the cases of a gate file in a process of its own.
+
+    python -I -B probe.py REQUEST
+
+REQUEST is a file of JSON that :func:`kernel_builder.gate.story.run_gate` writes. Every answer is a line
+of JSON at the end of the file that it names: ``begin`` before a check, so that a check that ends the
+process is known, and ``end`` with what it found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernel_builder.gate.case import Case
+    from kernel_builder.gate.outcome import Outcomes
+
+CHECKS = (
+    "values",
+    "unwritten",
+    "sizes",
+    "layouts",
+    "zeros",
+    "gradients",
+    "compile",
+    "large",
+)
+_OPS = "ops"
+
+
+def read_cases(place: Path, kernel: ModuleType, device: Any) -> tuple[Case, ...]:
+    """Run a gate file and return what its ``cases(kernel, device)`` yields.
+
+    Raises:
+        ValueError: it has no such function, yields no case, or two of one name.
+    """
+    from kernel_builder.gate.case import Case
+
+    module = ModuleType("gate")
+    module.__file__ = str(place)
+    exec(compile(place.read_text(encoding="utf-8"), str(place), "exec"), module.__dict__)
+    function = getattr(module, "cases", None)
+    if function is None:
+        raise ValueError(f"{place.name}: expected a function cases(kernel, device), found none")
+    found = tuple(function(kernel, device))
+    if not found or not all(isinstance(each, Case) for each in found):
+        raise ValueError(f"{place.name}: cases() yields no kernel_builder.gate.Case, or others too")
+    names = [each.name for each in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{place.name}: two cases are called {', '.join(twice)}")
+    return found
+
+
+def list_checks(
+    cases: tuple[Case, ...], namespace: str, device: str
+) -> Iterator[tuple[str, str, Callable[[], Outcomes]]]:
+    """Yield every check: the case, the name of the check, and what does it."""
+    from functools import partial
+
+    from kernel_builder.gate import compiled, gradients, large, ops, values
+
+    functions = (
+        values.check_values,
+        values.check_unwritten,
+        values.check_sizes,
+        values.check_layouts,
+        values.check_zeros,
+        gradients.check_gradients,
+        compiled.check_compiled,
+        large.check_large,
+    )
+    for case in cases:
+        for name, function in zip(CHECKS, functions, strict=True):
+            yield case.name, name, partial(function, case)
+    yield "", _OPS, partial(ops.check_registered, namespace, cases, device)
+
+
+def run_check(function: Callable[[], Outcomes], name: str, check: str) -> dict[str, Any]:
+    """Run a check and return what it found, as JSON values."""
+    from kernel_builder.check.finding import Finding
+    from kernel_builder.gate.outcome import Unproved, fault
+
+    faults, unproved, refused = [], [], []
+    try:
+        for outcome in function():
+            if isinstance(outcome, Finding):
+                faults.append(asdict(outcome))
+            elif isinstance(outcome, Unproved):
+                unproved.append(outcome.message)
+            else:
+                refused.append(outcome.message)
+    except Exception as err:  # noqa: BLE001  (a kernel's code ran)
+        said = " ".join(f"{type(err).__name__}: {err}".split())[:400]
+        traceback.print_exc()
+        faults.append(
+            asdict(fault(check, name, f"it raises {said}", "correct the kernel or the case"))
+        )
+    return {"faults": faults, "unproved": unproved, "refused": refused}
+
+
+def main(request: dict[str, Any]) -> int:
+    """Run all checks that an earlier process has not begun; return the exit code."""
+    sys.path.append(request["root"])
+    import torch
+
+    from kernels.importer import load_directory
+
+    kernel = load_directory(Path(request["directory"]))
+    device = torch.device(request["device"])
+    cases = read_cases(Path(request["file"]), kernel, device)
+    with Path(request["answer"]).open("a", encoding="utf-8") as stream:
+        if request["skip"] == 0:
+            _write(stream, {"about": _describe(cases, device)})
+        checks = list(list_checks(cases, request["id"], device.type))
+        for index, (name, check, function) in enumerate(checks):
+            if index < request["skip"]:
+                continue
+            _write(stream, {"begin": index, "case": name, "check": check})
+            _write(stream, {"end": index, **run_check(function, name, check)})
+    return 0
+
+
+def _describe(cases: tuple[Case, ...], device: Any) -> dict[str, Any]:
+    import torch
+
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else os.uname().machine
+    return {
+        "torch": torch.__version__,
+        "device": name,
+        "cases": {
+            case.name: {
+                "dtypes": [str(dtype).removeprefix("torch.") for dtype in case.tolerance],
+                "differentiable": case.differentiable,
+                "compiles": case.compiles,
+                "layer": case.layer,
+            }
+            for case in cases
+        },
+    }
+
+
+def _write(stream: IO[str], document: dict[str, Any]) -> None:
+    stream.write(json.dumps(document) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(Path(sys.argv[1]).read_text())))

@@ -1,0 +1,268 @@
+"""The story of the gate: variant → its cases in a clean process → faults, or a proof in its metadata."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.check.finding import Finding
+from kernel_builder.check.variant import find_variants
+from kernel_builder.errors import CommandError, ProjectError
+from kernel_builder.gate import probe
+from kernel_builder.gate.fresh_memory import MALLOC_BYTE
+from kernel_builder.gate.outcome import GATE_FILE, fault
+from kernel_builder.import_check import find_loader, python_places
+from kernel_builder.proof import add_proof, remove_proof
+from kernel_builder.sandbox import Sandbox, View, choose_sandbox, run_confined
+from kernel_builder.settings import Settings
+from kernel_spec.backend import BackendKind
+from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata, parse_metadata
+
+# A check that ends the process is skipped by the next one; a kernel that does so often is broken.
+_MOST_DEATHS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateResult:
+    """What the gate says of a variant.
+
+    Attributes:
+        variant: its directory.
+        device: where its cases ran.
+        faults: what is wrong; empty: the proof is in its metadata.
+        unproved: what could not be proved here, a sentence each.
+        refused: the unusual inputs that it refuses, a sentence each.
+        proof: what was proved; None where something is wrong.
+        notes: how the process was separated from the machine.
+    """
+
+    variant: Path
+    device: str
+    faults: tuple[Finding, ...]
+    unproved: tuple[str, ...]
+    refused: tuple[str, ...]
+    proof: Mapping[str, Any] | None
+    notes: tuple[str, ...]
+
+
+def choose_variants(directory: Path, device: str) -> tuple[Path, ...]:
+    """Find the variants of a project for a device.
+
+    Raises:
+        ProjectError: there is none.
+    """
+    found = tuple(
+        place
+        for place in find_variants(directory)
+        if parse_metadata((place / FILE_NAME).read_bytes()).backend is BackendKind(device)
+    )
+    if not found:
+        raise ProjectError(
+            f"{directory}: no variant for {device} is built; run: kernel-builder build {directory} "
+            f"--backend {device}"
+        )
+    return found
+
+
+def find_gate_file(directory: Path) -> Path:
+    """Find the gate file of a project, from the project, its ``build`` or one of its variants.
+
+    Raises:
+        ProjectError: there is none.
+    """
+    place = directory.resolve()
+    for root in (place, *place.parents[:2]):
+        if (root / GATE_FILE).is_file():
+            return root / GATE_FILE
+    raise ProjectError(
+        f"{directory}: no {GATE_FILE} there, which says what the kernel should compute; "
+        "docs/guide/checks.md shows one"
+    )
+
+
+def run_gate(
+    variant: Path,
+    *,
+    gate_file: Path,
+    device: str,
+    settings: Settings,
+    seconds: float,
+) -> GateResult:
+    """Run the cases of a variant, and write what is proved into its ``metadata.json``.
+
+    Args:
+        variant: the directory of the variant.
+        gate_file: the file of its cases.
+        device: ``cpu`` or ``cuda``.
+        settings: the environment of programs, and whether they are confined.
+        seconds: the longest time that all cases together may take.
+
+    Raises:
+        CommandError: the variant or the gate file cannot be loaded at all.
+    """
+    variant = variant.resolve()
+    metadata = parse_metadata((variant / FILE_NAME).read_bytes())
+    sandbox = choose_sandbox(settings)
+    with tempfile.TemporaryDirectory(prefix="gate-") as scratch:
+        request = {
+            "root": find_loader() or str(Path(probe.__file__).parents[2]),
+            "directory": str(variant),
+            "file": str(gate_file),
+            "device": device,
+            "id": metadata.id,
+            "answer": str(Path(scratch) / "answer"),
+        }
+        lines, deaths = _run(request, Path(scratch), sandbox, settings, seconds)
+    result = _conclude(lines, deaths, variant, device, (sandbox.note,))
+    _record(variant, metadata, result)
+    return result
+
+
+def _run(
+    request: dict[str, Any],
+    scratch: Path,
+    sandbox: Sandbox,
+    settings: Settings,
+    seconds: float,
+) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """Run the program, and again behind a check that ended it."""
+    answer, asked = Path(request["answer"]), scratch / "request.json"
+    deaths: list[Finding] = []
+    until = time.monotonic() + seconds
+    skip = 0
+    while True:
+        asked.write_text(json.dumps({**request, "skip": skip}))
+        try:
+            run_confined(
+                [sys.executable, "-I", "-B", probe.__file__, asked],
+                sandbox=sandbox,
+                view=_view(request, scratch),
+                cwd=scratch,
+                variables=_variables(settings, scratch),
+                timeout=max(1.0, until - time.monotonic()),
+            )
+        except CommandError as err:
+            lines = _read(answer)
+            begun = [line for line in lines if "begin" in line]
+            if not begun or lines[-1] is not begun[-1]:
+                raise
+            last = begun[-1]
+            late = time.monotonic() >= until
+            code = err.finished.code
+            how = (
+                f"not done after {seconds:g} s"
+                if late
+                else f"the process ended with signal {-code}"
+            )
+            if not late and code >= 0:
+                how = f"the process ended with exit code {code}"
+            deaths.append(
+                fault(
+                    last["check"],
+                    last["case"],
+                    f"{last['check']}: {how}",
+                    "see what it does at the sizes of this check; --timeout gives it longer"
+                    if late
+                    else "it touches memory that is not its own, or ends the process itself",
+                )
+            )
+            if late or len(deaths) == _MOST_DEATHS:
+                return lines, deaths
+            skip = last["begin"] + 1
+            continue
+        return _read(answer), deaths
+
+
+def _view(request: Mapping[str, Any], scratch: Path) -> View:
+    package = Path(probe.__file__).parents[1]
+    readable = (Path(request["directory"]), Path(request["file"]).parent, package)
+    return View(readable=(*readable, *python_places()), writable=(scratch,), gpu=True)
+
+
+def _variables(settings: Settings, scratch: Path) -> dict[str, str]:
+    return {
+        **settings.variables,
+        # Memory that malloc gives holds MALLOC_BYTE; its shortcut for small pieces would not do so.
+        "GLIBC_TUNABLES": f"glibc.malloc.perturb={MALLOC_BYTE ^ 0xFF}:glibc.malloc.tcache_count=0",
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+    }
+
+
+def _read(answer: Path) -> list[dict[str, Any]]:
+    if not answer.is_file():
+        return []
+    return [json.loads(line) for line in answer.read_text(encoding="utf-8").splitlines()]
+
+
+def _conclude(
+    lines: list[dict[str, Any]],
+    deaths: list[Finding],
+    variant: Path,
+    device: str,
+    notes: tuple[str, ...],
+) -> GateResult:
+    about = lines[0]["about"]
+    begun = {line["begin"]: line for line in lines if "begin" in line}
+    faults, unproved, refused = list(deaths), [], []
+    proved: dict[str, list[str]] = {}
+    for line in lines:
+        if "end" not in line:
+            continue
+        case, check = begun[line["end"]]["case"], begun[line["end"]]["check"]
+        prefix = f"{case}: " if case else ""
+        faults += [Finding(**each) for each in line["faults"]]
+        unproved += [f"{prefix}{each}" for each in line["unproved"]]
+        refused += [f"{prefix}{each}" for each in line["refused"]]
+        declared = about["cases"].get(case, {})
+        absent = {"gradients": "differentiable", "compile": "compiles"}.get(check)
+        if not line["faults"] and not line["unproved"] and declared.get(absent, True):
+            proved.setdefault(case, []).append(check)
+    result = GateResult(
+        variant=variant,
+        device=device,
+        faults=tuple(faults),
+        unproved=tuple(unproved),
+        refused=tuple(refused),
+        proof=None,
+        notes=notes,
+    )
+    if faults:
+        return result
+    cases = {
+        name: {"dtypes": said["dtypes"], "proved": proved.get(name, [])}
+        for name, said in about["cases"].items()
+    }
+    layers = {
+        said["layer"]: {
+            "has_backward": said["differentiable"],
+            "can_torch_compile": said["compiles"],
+        }
+        for said in about["cases"].values()
+        if said["layer"] is not None
+    }
+    proof = {"torch": about["torch"], "on": about["device"], "cases": cases, "layers": layers}
+    return replace(result, proof=proof)
+
+
+def _record(variant: Path, metadata: Metadata, result: GateResult) -> None:
+    """Write the proof into the metadata, or take away the one that no longer holds."""
+    if result.proof is None:
+        changed = remove_proof(metadata, result.device)
+    else:
+        proof = dict(result.proof)
+        layers = proof.pop("layers")
+        changed = add_proof(metadata, result.device, proof, layers)
+    if changed == metadata:
+        return
+    place = variant / FILE_NAME
+    with tempfile.NamedTemporaryFile(dir=variant.parent, prefix=".new-", delete=False) as stream:
+        stream.write(format_metadata(changed))
+    Path(stream.name).chmod(0o644)
+    Path(stream.name).replace(place)

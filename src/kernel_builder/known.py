@@ -39,6 +39,7 @@ class Known:
         uncompiled: for each backend that this version cannot compile, what it would need.
         cuda_archs: default capabilities by the lowest CUDA toolkit, newest first.
         cuda_supported: all capabilities that it compiles for, likewise.
+        cuda_releases: the CUDA toolkits whose numbers are no capability of any device.
         torch_releases: the releases that kernels are built for, newest first.
     """
 
@@ -49,6 +50,7 @@ class Known:
     uncompiled: Mapping[BackendKind, str]
     cuda_archs: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
     cuda_supported: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
+    cuda_releases: frozenset[str]
     torch_releases: tuple[TorchRelease, ...]
 
     def list_cuda_archs(self, toolkit: MajorMinor) -> tuple[str, ...]:
@@ -79,6 +81,7 @@ def read_known() -> Known:
             (parse_major_minor(each["since"]), tuple(each["archs"]))
             for each in data["cuda-supported"]
         ),
+        cuda_releases=frozenset(data["cuda-releases"]["no-capability"]),
         torch_releases=tuple(
             TorchRelease(
                 version=parse_major_minor(each["version"]),

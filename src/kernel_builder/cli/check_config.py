@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ def validate(build_toml: Path) -> None:
 
 def _check(place: Path) -> None:
     from kernel_builder.config.read import find_project, read_build
-    from kernel_builder.errors import ConfigError
+    from kernel_builder.errors import ConfigError, format_fault
 
     try:
         build = read_build(place)
@@ -35,5 +36,9 @@ def _check(place: Path) -> None:
     file = find_project(place) / "build.toml"
     for warning in build.warnings:
         click.echo(f"{file}: warning: {warning.replace('-', ' ')}", err=True)
+    for doubt in build.doubts:
+        click.echo(
+            format_fault(f"{file}", replace(doubt, message=f"warning: {doubt.message}")), err=True
+        )
     backends = ", ".join(backend.value for backend in build.general.backends)
     click.echo(f"{file}: ok (edition {build.edition}; {backends})")

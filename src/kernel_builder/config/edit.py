@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kernel_builder.config.lines import KeyPath, Place, index_lines
+from kernel_builder.config.meaning import STRICTER
 from kernel_builder.config.model import (
     CURRENT_EDITION,
     FILE_NAME,
@@ -53,6 +54,8 @@ def migrate(data: bytes, *, file: str = FILE_NAME, licence: str | None = None) -
     try:
         new = parse_build(text.encode(), file)
     except ConfigError as err:
+        if {fault.kind for fault in err.faults} <= STRICTER:
+            raise
         raise _cannot(file) from err
     if _meaning(new) != _meaning(old, licence=licence):
         raise _cannot(file)
@@ -113,7 +116,12 @@ def _meaning(build: Build, *, licence: str | None = None) -> Build:
     )
     components = tuple(sorted(build.components, key=lambda component: component.name))
     return replace(
-        build, edition=CURRENT_EDITION, general=general, components=components, warnings=()
+        build,
+        edition=CURRENT_EDITION,
+        general=general,
+        components=components,
+        warnings=(),
+        doubts=(),
     )
 
 

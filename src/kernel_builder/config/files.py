@@ -24,9 +24,12 @@ EXTENSION_DIRECTORIES = {
 def check_files(project: Path, raw: Mapping[str, Any], faults: Faults) -> None:
     """Note each listed file or directory that is not there or lies outside, and a missing module."""
     root = project.resolve()
+    seen = set()
     for path, text in _listed(raw):
-        if check_path(text) is not None:
+        # What stands twice in a list is one fault already.
+        if check_path(text) is not None or (*path[:-1], text) in seen:
             continue
+        seen.add((*path[:-1], text))
         place = project / text
         if not place.resolve().is_relative_to(root):
             message = f'"{text}" is a link out of the project; copy the file into it'

@@ -13,7 +13,7 @@ from kernel_builder.config.model import (
     TorchNoarch,
     TvmFfiFramework,
 )
-from kernel_builder.config.table import Check, Finding, Table
+from kernel_builder.config.table import Check, Finding, Table, find_close
 from kernel_spec.backend import BackendKind
 
 
@@ -31,7 +31,9 @@ def read_framework(
     sections = [name for name in root.data if name in FRAMEWORKS]
     root.known.update(FRAMEWORKS)
     if not sections:
-        if edition != 3:
+        # A section whose name is misspelt is one fault, told with the other unknown keys.
+        misspelt = [key for key in root.data if key != "kernel" and find_close(key, FRAMEWORKS)]
+        if edition != 3 and not misspelt:
             message = "no framework; expected [torch], [torch-noarch] or [tvm-ffi]"
             root.add("torch", Finding("no-framework", message))
         return TorchNoarch()
@@ -87,6 +89,9 @@ def _read_stable_abi(
         finding = check.check_backend(name)
         if finding is not None:
             versions.add(name, finding)
+        elif backends and BackendKind(name) not in backends:
+            message = f'"{name}" is not in general.backends; add it there'
+            versions.add(name, Finding("backend-not-listed", message))
         elif version is not None:
             found[BackendKind(name)] = version
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kernel_builder.errors import ConfigFault
 from kernel_spec.backend import BackendKind
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId, module_name
@@ -188,6 +189,7 @@ class Build:
         components: what is compiled, in the order of the file.
         sources: archives of headers that components depend on, in the order of the file.
         warnings: kinds of what is tolerated in old editions, such as ``missing-license``.
+        doubts: what is allowed and probably not meant, in the order of the lines.
     """
 
     edition: int
@@ -196,3 +198,4 @@ class Build:
     components: tuple[Component, ...] = ()
     sources: tuple[HeaderSource, ...] = ()
     warnings: tuple[str, ...] = ()
+    doubts: tuple[ConfigFault, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kernel_builder.config.framework import read_framework
 from kernel_builder.config.general import UNIVERSAL, Listed, read_backends, read_general
 from kernel_builder.config.headers import check_sources_used, read_header_sources
 from kernel_builder.config.lines import index_lines
+from kernel_builder.config.meaning import check_meaning
 from kernel_builder.config.model import FILE_NAME, Build, TorchNoarch
 from kernel_builder.config.table import Faults, Table
 from kernel_builder.errors import ConfigError, ConfigFault, ProjectError
@@ -119,13 +121,18 @@ def _judge(data: bytes, file: str) -> tuple[Build | None, Faults, dict[str, Any]
         warnings=() if "license" in silent else ("missing-license",),
     )
     root.finish()
-    return build, faults, raw
+    check_meaning(build, raw, faults)
+    return replace(build, doubts=_in_order(faults.doubts)), faults, raw
 
 
 def _finish(build: Build | None, faults: Faults, file: str) -> Build:
     if faults.found or build is None:
-        raise ConfigError(file, tuple(sorted(faults.found, key=lambda f: (f.line, f.path))))
+        raise ConfigError(file, _in_order(faults.found))
     return build
+
+
+def _in_order(found: list[ConfigFault]) -> tuple[ConfigFault, ...]:
+    return tuple(sorted(found, key=lambda fault: (fault.line, fault.path)))
 
 
 def _syntax_fault(data: bytes, err: Exception) -> ConfigFault:

@@ -49,6 +49,7 @@ class Faults:
     def __init__(self, places: Mapping[KeyPath, Place]) -> None:
         self.places = places
         self.found: list[ConfigFault] = []
+        self.doubts: list[ConfigFault] = []
 
     def line(self, path: KeyPath) -> int:
         """Return the line of a path, or of the nearest table around it that has one."""
@@ -64,14 +65,20 @@ class Faults:
 
     def add(self, path: KeyPath, kind: str, message: str, suggestion: str | None = None) -> None:
         """Note a fault."""
-        fault = ConfigFault(
+        self.found.append(self._make(path, kind, message, suggestion))
+
+    def doubt(self, path: KeyPath, kind: str, message: str, suggestion: str | None = None) -> None:
+        """Note what is allowed, and probably not meant."""
+        self.doubts.append(self._make(path, kind, message, suggestion))
+
+    def _make(self, path: KeyPath, kind: str, message: str, suggestion: str | None) -> ConfigFault:
+        return ConfigFault(
             line=self.line(path),
             path=format_path(path),
             kind=kind,
             message=" ".join(message.split()),
             suggestion=suggestion,
         )
-        self.found.append(fault)
 
     def add_wrong_type(self, path: KeyPath, value: object, expected: str) -> None:
         """Note a value of another type than the expected one, as the file spells it."""

@@ -117,7 +117,9 @@ def main():
     x = torch.randn(256, options.hidden, device=device, dtype=dtype)
     torch.testing.assert_close(kernel(x), baseline(x), rtol=1e-2, atol=1e-2)
     for name, model in (("own", baseline), ("kernel", kernel)):
-        print(f"largest error of the {name} norm, against float64: {largest_error(model.norm, x):.1e}")
+        print(
+            f"largest error of the {name} norm, against float64: {largest_error(model.norm, x):.1e}"
+        )
 
     print(f"\n{'rows':>6} | {'baseline ms':>11} | {'kernel ms':>9} | speedup")
     for count in options.rows:

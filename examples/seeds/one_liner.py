@@ -1,0 +1,22 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["kernels", "torch>=2.10", "numpy"]
+#
+# [tool.uv.sources]
+# kernels = { path = "../.." }
+# ///
+import torch
+
+from kernels import get_kernel
+
+
+activation = get_kernel("kernels-community/activation")
+
+
+x = torch.randn((10, 10), dtype=torch.float16, device="cuda")
+
+
+y = torch.empty_like(x)
+activation.gelu_fast(y, x)
+
+print(y)

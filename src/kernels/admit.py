@@ -1,4 +1,8 @@
-"""Lets what was found onto this disk: trusted first, then downloaded, then compared with its lock."""
+"""Lets what was found onto this disk: trusted first, then downloaded, compared with its lock, and judged.
+
+What only the bytes can tell (kernels.linkage) is known when a variant is here. One that would not link is
+left in the cache with that verdict, and the next best is looked for.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kernels.errors import TrustError
 from kernels.loaded import Clock
-from kernels.request import Found, Request
+from kernels.request import Found, Request, walk
+from kernels.resolve import resolve
 from kernels.settings import Settings
 from kernels.store import Store
 
@@ -15,6 +20,36 @@ if TYPE_CHECKING:
     from kernels.importer import VariantDir
 
 Consent = bool | Collection[str]
+
+
+def admit(
+    found: Found, request: Request, consent: Consent, clock: Clock
+) -> tuple[tuple[Found, ...], list[VariantDir]]:
+    """Return what was found and what it needs, what is needed first, each on disk and fit to be loaded.
+
+    Raises:
+        NoVariantError: no variant would link here.
+        As :func:`install_all` and ``resolve.resolve``.
+    """
+    passed_over: set[str] = set()
+    while True:
+        nodes = tuple(walk(found))
+        variants = install_all(nodes, request, consent, clock)
+        unfit = {
+            variant.digest
+            for node, variant in zip(nodes, variants, strict=True)
+            if node.variant is None and not _links(variant, request)
+        }
+        if not unfit - passed_over:
+            return nodes, variants
+        passed_over |= unfit
+        found = resolve(found.ref, request._replace(refresh=False), clock)
+
+
+def _links(variant: VariantDir, request: Request) -> bool:
+    from kernels.fit import find_unfit
+
+    return find_unfit(variant, request.settings.state, check_arch=request.check_arch) is None
 
 
 def install_all(

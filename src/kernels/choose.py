@@ -86,7 +86,8 @@ def choose_variant(
 def _nothing_fits(
     located: Located, judge: Judge, settings: Settings, backend: BackendKind | None
 ) -> NoVariantError | ClientTooOldError | DeviceError | NotCachedError:
-    error = judge.error(_hint(located, settings, backend))
+    hint = _hint(located, settings, backend)
+    error = judge.error(hint or f"To see what to do about it: kernels doctor {located.ref.repo}")
     if settings.offline and isinstance(error, NoVariantError) and "not-cached" in _kinds(error):
         return NotCachedError(
             str(located.ref.repo), f"{settings.offline_cause} forbids asking a hub. {error}"

@@ -17,8 +17,8 @@ from kernel_spec.system import System
 from kernels import log
 from kernels._version import __version__
 from kernels.errors import ClientTooOldError, DeviceError, NoVariantError
-from kernels.linkage.verdict import Verdict, holds_libraries
-from kernels.system import describe, detect_devices
+from kernels.linkage.verdict import holds_libraries
+from kernels.system import describe, detect, detect_devices
 
 if TYPE_CHECKING:
     from kernels.importer import VariantDir
@@ -76,15 +76,12 @@ class Judge:
         state directory, where the cache that the variant is in cannot be written.
         """
         reason = judge_client(metadata)
-        verdict = Verdict()
+        archs: tuple[str, ...] = ()
         if reason is None and on_disk is not None:
-            verdict = judge_on_disk(on_disk, self.system, state)
-            if verdict.reasons:
-                texts = "; ".join(map(str, verdict.reasons))
-                reason = Reason(verdict.reasons[0].kind, texts)
-        if reason is None and check_arch and (metadata.archs or verdict.archs):
+            reason, archs = judge_libraries(on_disk, self.system, state)
+        if reason is None and check_arch and (metadata.archs or archs):
             self.system = detect_devices(self.system) if not self.system.devices else self.system
-            reason = judge_devices(metadata, self.system, verdict.archs)
+            reason = judge_devices(metadata, self.system, archs)
         if reason is not None:
             self._unfit[accepted.name] = _Unfit(metadata.minver, reason)
         return reason is None
@@ -163,19 +160,37 @@ def _client_reason(needed: tuple[int, int, int]) -> Reason:
     return Reason("client", f"needs kernels {_dotted(needed)} or later, this is {__version__}")
 
 
-def judge_on_disk(variant: VariantDir, system: System, state: Path | None) -> Verdict:
-    """Judge the libraries of a verified variant on disk; most have none, and cost nothing."""
+def find_unfit(variant: VariantDir, state: Path, *, check_arch: bool) -> Reason | None:
+    """Return why the libraries of a verified variant would not link, or not run, here; or None."""
+    system = detect()
+    reason, archs = judge_libraries(variant, system, state)
+    if reason is None and check_arch and archs:
+        return judge_devices(variant.metadata, detect_devices(system), archs)
+    return reason
+
+
+def judge_libraries(
+    variant: VariantDir, system: System, state: Path | None
+) -> tuple[Reason | None, tuple[str, ...]]:
+    """Return why the libraries of a verified variant would not link, and what they hold code for.
+
+    Most variants have none, and cost nothing.
+    """
     if not holds_libraries(variant.sha256):
-        return Verdict()
+        return None, ()
     from kernels.linkage.verdicts import judge_variant
 
     installed = variant.path.parent.name == variant.digest
     keep_in = [variant.path.parent] if installed else []
     if installed and state is not None:
         keep_in.append(state / "links" / variant.digest[:16])
-    return judge_variant(
+    verdict = judge_variant(
         variant.path, tuple(variant.sha256), variant.digest, system, keep_in=keep_in
     )
+    if not verdict.reasons:
+        return None, verdict.archs
+    texts = "; ".join(map(str, verdict.reasons))
+    return Reason(verdict.reasons[0].kind, texts), verdict.archs
 
 
 def judge_devices(metadata: Metadata, system: System, found: Sequence[str] = ()) -> Reason | None:

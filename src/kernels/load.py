@@ -18,7 +18,7 @@ from kernel_spec.errors import UsageError
 from kernel_spec.metadata import Metadata
 from kernels import answers
 from kernels import settings as settings_module
-from kernels.admit import install_all
+from kernels.admit import admit
 from kernels.asked import (
     Trust,
     UserAgent,
@@ -41,7 +41,7 @@ from kernels.errors import (
     RevisionNotFoundError,
 )
 from kernels.loaded import Clock, LoadedKernel, LoadTrace, RepoInfo, import_variant
-from kernels.request import Found, Request, walk
+from kernels.request import Found, Request
 from kernels.resolve import dependency_ref, resolve, resolve_path
 from kernels.revision import KernelRef
 from kernels.settings import read_settings
@@ -293,8 +293,8 @@ def install_kernel(
         user_agent=user_agent,
         lock=lock_in_force(settings),
     )
-    nodes = tuple(walk(resolve(parse_ref(repo_id, revision, version), request)))
-    return install_all(nodes, request, trust_remote_code, Clock())[-1].path
+    found = resolve(parse_ref(repo_id, revision, version), request)
+    return admit(found, request, trust_remote_code, Clock())[1][-1].path
 
 
 @public
@@ -371,8 +371,8 @@ def _load(
     found: Found, request: Request, consent: Trust, clock: Clock, *, key: object = None
 ) -> LoadTrace:
     """Trust, install and import what was found, what is needed first."""
-    nodes = tuple(walk(found))
-    variants = install_all(nodes, request, consent, clock)
+    nodes, variants = admit(found, request, consent, clock)
+    found = nodes[-1]
     kernels: dict[int, LoadedKernel] = {}
     for node, variant in zip(nodes, variants, strict=True):
         repo_info = None if node.commit is None else RepoInfo(str(node.ref.repo), node.commit)

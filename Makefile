@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test integration lint format bench bench-build gpu-build gpu docs clean
+.PHONY: help setup demo test integration lint format bench bench-build bench-load gpu-build gpu docs clean
 
 help:
 	@echo "make demo         build two kernels, publish them, load them with one line, show the result"
@@ -16,6 +16,7 @@ help:
 	@echo "make integration  everything that needs compilers, servers and other packages"
 	@echo "make lint         ruff, mypy strict, import-linter"
 	@echo "make bench        the figures of docs/results, measured here"
+	@echo "make bench-load   loads beside the published client, measured here"
 	@echo "make bench-build  the figures of CUDA builds, measured here (about 15 minutes of two cores)"
 	@echo "make gpu-build    every kernel's CUDA variants, on a machine without a GPU"
 	@echo "make gpu          test and time them on the GPU that is here; K='name name' for some"
@@ -51,6 +52,9 @@ format: setup
 
 bench: setup
 	@$(BIN)/python tools/bench_main_job.py
+
+bench-load: setup
+	@$(BIN)/python tools/bench_load.py
 
 bench-build: setup
 	@$(BIN)/python tools/bench_build.py

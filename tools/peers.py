@@ -49,23 +49,10 @@ class ClientVenv:
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment against a hub, with ``home`` as the client's cache."""
-        keep = {key: os.environ[key] for key in ("PATH", "TMPDIR", "LANG") if key in os.environ}
-        environment = keep | {
-            "HOME": str(home),
-            "HF_HOME": str(home / "hf"),
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "PYTHONNOUSERSITE": "1",
-            "NO_PROXY": "*",
-        }
-        if offline:
-            environment["HF_HUB_OFFLINE"] = "1"
-        environment |= environ or {}
-        command = [str(self.folder / "bin" / words[0]), *words[1:]]
         done = subprocess.run(
-            command,
+            self._command(words),
             check=False,
-            env=environment,
+            env=self._environment(hub, home, offline=offline) | dict(environ or {}),
             cwd=home,
             capture_output=True,
             text=True,
@@ -74,6 +61,33 @@ class ClientVenv:
         if check and done.returncode:
             raise AssertionError(f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+    def start(self, hub: ServedHub, home: Path, *words: str) -> subprocess.Popen[str]:
+        """Start a command as :meth:`run` does, with pipes to and from it."""
+        return subprocess.Popen(
+            self._command(words),
+            env=self._environment(hub, home),
+            cwd=home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        return [str(self.folder / "bin" / words[0]), *words[1:]]
+
+    def _environment(self, hub: ServedHub, home: Path, *, offline: bool = False) -> dict[str, str]:
+        keep = {key: os.environ[key] for key in ("PATH", "TMPDIR", "LANG") if key in os.environ}
+        return keep | {
+            "HOME": str(home),
+            "HF_HOME": str(home / "hf"),
+            "HF_ENDPOINT": hub.url,
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "PYTHONNOUSERSITE": "1",
+            "NO_PROXY": "*",
+            **({"HF_HUB_OFFLINE": "1"} if offline else {}),
+        }
 
     def python(
         self,

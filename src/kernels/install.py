@@ -29,6 +29,7 @@ from kernels.fetch import Wanted, read_verified
 from kernels.hub import Hub
 from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
 from kernels.log import logger
+from kernels.progress import Advance, show_progress
 from kernels.store import Store, listing_key, write_index
 from kernels.verify import (
     MANIFEST_NAME,
@@ -208,19 +209,21 @@ def _download(wanted: Wanted, root: Path, have: Mapping[str, bytes]) -> dict[str
         with writing(root):
             (root / file.path).parent.mkdir(parents=True, exist_ok=True)
 
-    def fetch(file: TreeFile) -> tuple[str, str]:
-        return file.path, _fetch_file(wanted, file, root / file.path, have.get(file.path))
+    def fetch(file: TreeFile, advance: Advance | None = None) -> tuple[str, str]:
+        place = root / file.path
+        return file.path, _fetch_file(wanted, file, place, have.get(file.path), advance)
 
     if wanted.hub.is_directory or len(files) < 2:
         return dict(map(fetch, files))
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="kernels-download")
-    try:
-        return dict(pool.map(fetch, files))
-    finally:
-        # After an error or an interrupt, what has not begun never begins.
-        pool.shutdown(cancel_futures=True)
+    with show_progress(str(wanted), sum(file.size for file in files)) as advance:
+        try:
+            return dict(pool.map(lambda file: fetch(file, advance), files))
+        finally:
+            # After an error or an interrupt, what has not begun never begins.
+            pool.shutdown(cancel_futures=True)
 
 
 def is_counted_or_named(path: str) -> bool:
@@ -228,11 +231,13 @@ def is_counted_or_named(path: str) -> bool:
     return path in {FILE_NAME, SIGNATURE_NAME} or is_counted(parse_safe_path(path))
 
 
-def _fetch_file(wanted: Wanted, file: TreeFile, path: Path, have: bytes | None) -> str:
+def _fetch_file(
+    wanted: Wanted, file: TreeFile, path: Path, have: bytes | None, advance: Advance | None
+) -> str:
     def read() -> Sequence[bytes] | Iterator[bytes]:
         return [have] if have is not None else read_verified(wanted, file)
 
-    return receive(read, path, wanted.hub, executable=file.executable)
+    return receive(read, path, wanted.hub, executable=file.executable, advance=advance)
 
 
 def receive(
@@ -241,6 +246,7 @@ def receive(
     hub: Hub,
     *,
     executable: bool = False,
+    advance: Advance | None = None,
 ) -> str:
     """Write a file that a hub sends, asking again where it breaks off; return its sha256.
 
@@ -249,6 +255,7 @@ def receive(
         path: where to write them.
         hub: who sends them.
         executable: whether the file may be run.
+        advance: told how many bytes have come; a negative number of those that are asked for again.
 
     Raises:
         CacheError: it cannot be written.
@@ -256,12 +263,23 @@ def receive(
     """
     for attempt in range(1, ATTEMPTS + 1):
         sha256 = hashlib.sha256()
+        come = 0
+
+        def note(chunk: bytes, update: Callable[[bytes], None] = sha256.update) -> None:
+            nonlocal come
+            update(chunk)
+            come += len(chunk)
+            if advance is not None:
+                advance(len(chunk))
+
         try:
-            _write(path, _hashing(read(), sha256.update), executable=executable)
+            _write(path, _noting(read(), note), executable=executable)
         except HubUnreachableError as err:
             pause = 0.3 * attempt if err.retry_after is None else err.retry_after
             if hub.is_directory or attempt == ATTEMPTS or pause > LONGEST_PAUSE:
                 raise
+            if advance is not None:
+                advance(-come)
             time.sleep(pause)
         except OSError as err:
             if isinstance(err, KernelError):
@@ -272,11 +290,11 @@ def receive(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _hashing(
-    chunks: Sequence[bytes] | Iterator[bytes], update: Callable[[bytes], None]
+def _noting(
+    chunks: Sequence[bytes] | Iterator[bytes], note: Callable[[bytes], None]
 ) -> Iterator[bytes]:
     for chunk in chunks:
-        update(chunk)
+        note(chunk)
         yield chunk
 
 

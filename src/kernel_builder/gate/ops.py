@@ -82,7 +82,7 @@ def _check(op: Any, calls: list[tuple[Any, Any]]) -> Outcomes:
             if answer == "SUCCESS" or test in failed:
                 continue
             failed.add(test)
-            said = " ".join(str(answer).split())[:400]
+            said = " ".join(f"{type(answer).__name__}: {answer}".split())[:400]
             yield fault(test.replace("test_", "op-"), name, f"opcheck: {said}", _FIXES[test])
 
 

@@ -210,15 +210,17 @@ def _conclude(
 ) -> GateResult:
     about = lines[0]["about"]
     begun = {line["begin"]: line for line in lines if "begin" in line}
-    faults, unproved, refused = list(deaths), [], []
+    faults, refused = list(deaths), []
+    unproved: dict[str, list[str]] = {}
     proved: dict[str, list[str]] = {}
     for line in lines:
         if "end" not in line:
             continue
         case, check = begun[line["end"]]["case"], begun[line["end"]]["check"]
         prefix = f"{case}: " if case else ""
-        faults += [Finding(**each) for each in line["faults"]]
-        unproved += [f"{prefix}{each}" for each in line["unproved"]]
+        faults += _condense([Finding(**each) for each in line["faults"]])
+        for each in line["unproved"]:
+            unproved.setdefault(each, []).append(case)
         refused += [f"{prefix}{each}" for each in line["refused"]]
         declared = about["cases"].get(case, {})
         absent = {"gradients": "differentiable", "compile": "compiles"}.get(check)
@@ -228,7 +230,10 @@ def _conclude(
         variant=variant,
         device=device,
         faults=tuple(faults),
-        unproved=tuple(unproved),
+        unproved=tuple(
+            f"{said} ({', '.join(names)})" if names != [""] else said
+            for said, names in unproved.items()
+        ),
         refused=tuple(refused),
         proof=None,
         notes=notes,
@@ -249,6 +254,17 @@ def _conclude(
     }
     proof = {"torch": about["torch"], "on": about["device"], "cases": cases, "layers": layers}
     return replace(result, proof=proof)
+
+
+def _condense(faults: list[Finding]) -> list[Finding]:
+    """Keep one fault of each rule and name, which says how many more there are."""
+    kept: dict[tuple[str, str | None], list[Finding]] = {}
+    for each in faults:
+        kept.setdefault((each.rule, each.symbol), []).append(each)
+    return [
+        first if not more else replace(first, message=f"{first.message} (and {len(more)} more)")
+        for first, *more in kept.values()
+    ]
 
 
 def _record(variant: Path, metadata: Metadata, result: GateResult) -> None:

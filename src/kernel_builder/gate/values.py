@@ -27,6 +27,7 @@ def check_values(case: Case) -> Outcomes:
     """Compare with the reference at usual sizes, for every dtype; nothing may be refused."""
     for dtype in case.tolerance:
         inputs = make_inputs(case, dtype, usual_sizes(case))
+        exact = expected(case, inputs)
         result = call(case, inputs)
         if isinstance(result, Refusal):
             yield fault(
@@ -36,9 +37,20 @@ def check_values(case: Case) -> Outcomes:
                 "correct inputs() and sizes of the case, or the kernel",
             )
             continue
-        said = find_difference(result, expected(case, inputs), case.tolerance[dtype])
+        said = find_difference(result, exact, case.tolerance[dtype])
         if said is not None:
             yield fault("values", case.name, f"{dtype}: {said}", "correct the kernel")
+        for at, (used, fresh) in enumerate(
+            zip(inputs, make_inputs(case, dtype, usual_sizes(case)), strict=True)
+        ):
+            if isinstance(used, torch.Tensor) and find_difference(used, fresh, 0) is not None:
+                yield fault(
+                    "inputs",
+                    case.name,
+                    f"{dtype}: the call changes input {at}",
+                    "write to outputs alone; where that is what it is for, let the case work on a "
+                    "copy and return it",
+                )
 
 
 def check_unwritten(case: Case) -> Outcomes:
@@ -51,10 +63,11 @@ def check_unwritten(case: Case) -> Outcomes:
         for dtype in case.tolerance:
             for sizes in (usual_sizes(case), *unusual_sizes(case)):
                 inputs = make_inputs(case, dtype, sizes)
+                exact = expected(case, inputs)
                 result = call(case, inputs)
                 if isinstance(result, Refusal):
                     continue
-                count = count_untouched(result, expected(case, inputs))
+                count = count_untouched(result, exact)
                 if count:
                     yield fault(
                         "unwritten",
@@ -98,6 +111,7 @@ def check_zeros(case: Case) -> Outcomes:
                 torch.zeros_like(each) if at in zeroed else each for at, each in enumerate(inputs)
             ]
             what = f"{dtype}, zeros for input {' and '.join(map(str, zeroed))}"
+            exact = expected(case, changed)
             result = call(case, changed)
             if isinstance(result, Refusal):
                 yield Refused(message=f"{what}: {result.message}")
@@ -111,13 +125,14 @@ def check_zeros(case: Case) -> Outcomes:
                     "treat a scale, norm or sum of zero on its own, or add an epsilon",
                 )
                 continue
-            said = find_difference(result, expected(case, changed), case.tolerance[dtype])
+            said = find_difference(result, exact, case.tolerance[dtype])
             if said is not None:
                 yield fault("zeros", case.name, f"{what}: {said}", "correct the kernel")
 
 
 def _try(case: Case, rule: str, what: str, inputs: Sequence[Any], dtype: Any) -> Outcome | None:
     """Call with unusual inputs, which may be refused by ValueError and by nothing else."""
+    exact = expected(case, inputs)
     try:
         result = call(case, inputs)
     except Exception as err:  # noqa: BLE001  (whatever a kernel raises is what is to be told)
@@ -125,7 +140,7 @@ def _try(case: Case, rule: str, what: str, inputs: Sequence[Any], dtype: Any) ->
         return fault(rule, case.name, f"{what}: it raises {said}", _MAY_REFUSE)
     if isinstance(result, Refusal):
         return Refused(message=f"{what}: {result.message}")
-    difference = find_difference(result, expected(case, inputs), case.tolerance[dtype])
+    difference = find_difference(result, exact, case.tolerance[dtype])
     return (
         None if difference is None else fault(rule, case.name, f"{what}: {difference}", _MAY_REFUSE)
     )

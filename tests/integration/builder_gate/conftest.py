@@ -1,0 +1,36 @@
+"""Kits built once for all tests of this directory; what needs a compiler skips where there is none."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.pipeline import build_project
+from kernel_builder.settings import Settings, read_settings
+
+KITS = Path(__file__).parents[2] / "kits"
+
+
+def require(tool: str) -> None:
+    if shutil.which(tool) is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"not installed: {tool}")
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    cache = tmp_path_factory.mktemp("cache")
+    return read_settings({**os.environ, "XDG_CACHE_HOME": str(cache)})
+
+
+@pytest.fixture(scope="session")
+def build_kit(tmp_path_factory: pytest.TempPathFactory, settings: Settings):
+    """``build_kit(name)``: a copy of a kit, built."""
+
+    def build(name: str) -> Path:
+        project = Path(shutil.copytree(KITS / name, tmp_path_factory.mktemp("kit") / name))
+        report = build_project(project, settings=settings)
+        assert report.exit_code == 0, report
+        return project
+
+    return build

@@ -9,13 +9,14 @@ import torch
 
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import find_difference
-from kernel_builder.gate.outcome import Outcomes, fault
+from kernel_builder.gate.outcome import Outcomes, Unproved, fault
 from kernel_builder.gate.trial import make_inputs, poison, tensors_of, usual_sizes, widen
 
 
 def check_gradients(case: Case) -> Outcomes:
     """Compare gradients with the reference's, which are proved by differences in float64."""
     if not case.differentiable:
+        yield from _look_without(case)
         return
     tolerances = case.gradient_tolerance or case.tolerance
     dtypes = [dtype for dtype in tolerances if dtype.is_floating_point and dtype.itemsize > 1]
@@ -33,6 +34,23 @@ def check_gradients(case: Case) -> Outcomes:
     if torch.float64 in dtypes:
         inputs = _record(make_inputs(case, torch.float64, case.sizes))
         yield from _prove(case, "the function", _as_function(case), inputs)
+
+
+def _look_without(case: Case) -> Outcomes:
+    """Say where a call of training goes through a function that has no backward."""
+    for dtype in case.tolerance:
+        inputs = _record(make_inputs(case, dtype, usual_sizes(case)))
+        if not any(_may_have_gradient(each) for each in inputs):
+            continue
+        try:
+            results = tensors_of(_as_function(case)(*inputs))
+        except (RuntimeError, ValueError, NotImplementedError):
+            continue
+        if not any(each.requires_grad for each in results):
+            yield Unproved(
+                message="it has no backward, and says nothing where its input requires a gradient"
+            )
+            return
 
 
 def _compare(case: Case, dtype: Any, tolerance: float) -> Outcomes:

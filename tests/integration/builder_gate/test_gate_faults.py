@@ -41,6 +41,7 @@ def broken(build_kit, settings: Settings) -> GateResult:
     [
         ("lying_schema", "gate-op-schema"),
         ("lying_schema", "gate-inputs"),
+        ("lying_schema_of_8_bits", "gate-op-schema"),
         ("no_fake", "gate-op-faketensor"),
         ("no_fake", "gate-compile"),
         ("fake_shape", "gate-op-faketensor"),

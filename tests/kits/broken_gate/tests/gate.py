@@ -15,7 +15,7 @@ def cases(kernel, device):
     for name in (
         *("right", "lying_schema", "no_fake", "fake_shape", "fake_dtype", "fake_strides"),
         *("no_backward", "wrong_backward", "other_compiled", "zero_scale", "unwritten_end"),
-        *("unwritten_own", "overflow", "strided", "killed"),
+        *("unwritten_own", "overflow", "strided", "killed", "lying_schema_of_8_bits"),
     ):
         yield Case(
             name=name,
@@ -24,7 +24,7 @@ def cases(kernel, device):
             inputs=inputs,
             out=torch.empty_like if name in FILLS else None,
             sizes={"rows": 1, "width": 1},
-            tolerance={torch.float32: 1e-6},
+            tolerance={torch.float8_e5m2 if name.endswith("8_bits") else torch.float32: 1e-6},
             differentiable=name in WITH_BACKWARD,
             batch="rows" if name == "overflow" else None,
         )

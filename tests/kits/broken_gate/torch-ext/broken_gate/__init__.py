@@ -50,6 +50,7 @@ def _overwrite(x):
 for _name, _function, _of_fake in (
     ("right", _double, _empty),
     ("lying_schema", _overwrite, _empty),
+    ("lying_schema_of_8_bits", lambda x: x.zero_().clone(), _empty),
     ("no_fake", _double, None),
     ("fake_shape", _double, lambda x: x.new_empty((*x.shape, 1))),
     ("fake_dtype", _double, lambda x: x.new_empty(x.shape, dtype=torch.float64)),
@@ -71,6 +72,10 @@ def right(x):
 
 def lying_schema(x):
     return ops.lying_schema(x)
+
+
+def lying_schema_of_8_bits(x):
+    return ops.lying_schema_of_8_bits(x)
 
 
 def no_fake(x):

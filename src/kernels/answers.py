@@ -61,7 +61,38 @@ def answer_of(hub: Hub, repo: RepoId, store: Store, settings: Settings, *, refre
             raise RepoNotFoundError(str(repo), [hub.url])
         expires = float("inf") if settings.offline else record.checked + settings.ref_ttl
         return Answer(refs=record.refs, stamp=None, expires=expires, remembered=True)
-    return _ask(hub, repo, store, settings, record, refresh=refresh)
+    if hub.is_directory:
+        return _ask(hub, repo, store, settings, record, refresh=refresh)
+    return _ask_once(hub, repo, store, settings, record, refresh=refresh)
+
+
+def _ask_once(
+    hub: Hub,
+    repo: RepoId,
+    store: Store,
+    settings: Settings,
+    known: Record | None,
+    *,
+    refresh: bool,
+) -> Answer:
+    """Ask for all processes of this host that want to know it now."""
+    from kernels.single_flight import ask_once
+
+    def find() -> Answer | None:
+        record = read_record(store, hub.url, repo)
+        if record is None or record.refs is None:
+            return None
+        if known is not None and record.checked == known.checked:
+            # What was known before is what this call was not content with.
+            return None
+        expires = record.checked + settings.ref_ttl
+        return Answer(refs=record.refs, stamp=None, expires=expires, remembered=False)
+
+    def ask() -> Answer:
+        record = read_record(store, hub.url, repo)
+        return _ask(hub, repo, store, settings, record, refresh=refresh)
+
+    return ask_once(store, ("record", hub.url, str(repo)), find, ask)
 
 
 def _ask(

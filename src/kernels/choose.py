@@ -76,7 +76,7 @@ def choose_variant(
         if settings.offline and not located.on_disk:
             judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
             continue
-        data = fetch_metadata(wanted)
+        data = fetch_metadata(wanted, store)
         metadata = _usable_metadata(data, judge, accepted)
         if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
             return Chosen(wanted, None, have={FILE_NAME: data or b""}, metadata=metadata)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
 from kernel_spec.wire import TreeFile
+from kernels.errors import HubUnreachableError
 from kernels.hub import BUILD_FOLDER, Hub
+from kernels.single_flight import ask_once
+from kernels.store import Store, read_metadata, write_metadata
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -19,6 +23,12 @@ if TYPE_CHECKING:
 
 # A metadata.json is kept in memory before it is judged; real ones have a few kilobytes.
 METADATA_BYTES = 16 << 20
+
+# A download that breaks off is begun anew so often, after pauses of at most so many seconds.
+ATTEMPTS = 4
+LONGEST_PAUSE = 10.0
+
+T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
@@ -42,8 +52,12 @@ class Wanted(NamedTuple):
         return f"{self.repo} ({self.variant} at commit {self.commit[:12]})"
 
 
-def fetch_metadata(wanted: Wanted) -> bytes | None:
+def fetch_metadata(wanted: Wanted, store: Store | None = None) -> bytes | None:
     """Return the verified bytes of a variant's ``metadata.json``, or None where it has none.
+
+    Args:
+        wanted: the variant.
+        store: the cache, which keeps them so that a host asks for them once; None: they are not kept.
 
     Raises:
         IntegrityError: it is larger than any that is meant, or as :func:`read_verified`.
@@ -55,8 +69,55 @@ def fetch_metadata(wanted: Wanted) -> bytes | None:
                     f"{wanted} on {wanted.hub.url}: {FILE_NAME} has {file.size} bytes, expected at "
                     f"most {METADATA_BYTES}. Publish the kernel again, or ask who runs the hub."
                 )
-            return b"".join(read_verified(wanted, file))
+            return _read_metadata(wanted, file, store)
     return None
+
+
+def _read_metadata(wanted: Wanted, file: TreeFile, store: Store | None) -> bytes:
+    name = file.sha256 or file.oid
+
+    def fetch() -> bytes:
+        return again(lambda: b"".join(read_verified(wanted, file)), wanted.hub)
+
+    if store is None or wanted.hub.is_directory:
+        return fetch()
+
+    def find() -> bytes | None:
+        data = read_metadata(store, name)
+        return data if data is not None and is_promised(file, data) else None
+
+    def ask() -> bytes:
+        data = fetch()
+        write_metadata(store, name, data)
+        return data
+
+    known = find()
+    return ask_once(store, ("metadata", name), find, ask) if known is None else known
+
+
+def again(action: Callable[[], T], hub: Hub) -> T:
+    """Do something that reads from a hub, and do it anew where that breaks off.
+
+    Raises:
+        HubUnreachableError: the hub went away, or asks for a longer pause than ``LONGEST_PAUSE``.
+    """
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return action()
+        except HubUnreachableError as err:
+            pause = 0.3 * attempt if err.retry_after is None else err.retry_after
+            if hub.is_directory or pause > LONGEST_PAUSE:
+                raise
+            time.sleep(pause)
+    return action()
+
+
+def is_promised(file: TreeFile, data: bytes) -> bool:
+    """Say whether these are the bytes that a listing promises."""
+    if file.sha256 is not None:
+        return hashlib.sha256(data).hexdigest() == file.sha256
+    header = f"blob {len(data)}\0".encode()
+    return hashlib.sha1(header + data, usedforsecurity=False).hexdigest() == file.oid
 
 
 def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:

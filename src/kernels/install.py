@@ -12,7 +12,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import parse_safe_path
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError, HubUnreachableError
-from kernels.fetch import Wanted, read_verified
+from kernels.fetch import Wanted, again, read_verified
 from kernels.hub import Hub
 from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
 from kernels.log import logger
@@ -44,8 +43,6 @@ from kernels.verify import (
 )
 
 DOWNLOADS_AT_ONCE = 8
-ATTEMPTS = 4
-LONGEST_PAUSE = 10.0
 QUIET_WAIT_SECONDS = 3.0
 
 
@@ -261,33 +258,31 @@ def receive(
         CacheError: it cannot be written.
         HubUnreachableError: the hub went away, or asks for a longer pause than ``LONGEST_PAUSE``.
     """
-    for attempt in range(1, ATTEMPTS + 1):
+
+    def receive_once() -> str:
         sha256 = hashlib.sha256()
         come = 0
 
-        def note(chunk: bytes, update: Callable[[bytes], None] = sha256.update) -> None:
+        def note(chunk: bytes) -> None:
             nonlocal come
-            update(chunk)
+            sha256.update(chunk)
             come += len(chunk)
             if advance is not None:
                 advance(len(chunk))
 
         try:
             _write(path, _noting(read(), note), executable=executable)
-        except HubUnreachableError as err:
-            pause = 0.3 * attempt if err.retry_after is None else err.retry_after
-            if hub.is_directory or attempt == ATTEMPTS or pause > LONGEST_PAUSE:
-                raise
+        except HubUnreachableError:
             if advance is not None:
                 advance(-come)
-            time.sleep(pause)
+            raise
         except OSError as err:
             if isinstance(err, KernelError):
                 raise
             raise CacheError(path, err) from err
-        else:
-            return sha256.hexdigest()
-    raise AssertionError("the last attempt returns or raises")
+        return sha256.hexdigest()
+
+    return again(receive_once, hub)
 
 
 def _noting(

@@ -181,9 +181,23 @@ def tree_of(hub: Hub, repo: RepoId, commit: str, settings: Settings) -> tuple[Tr
     if files is None:
         if reach(hub, repo, settings).offline:
             raise _not_cached(KernelRef(repo, revision=commit), settings)
-        # One listing of everything costs no more requests than two of what is looked for.
-        files = tuple(file for file in hub.read_tree(repo, commit) if _is_looked_for(file.path))
-        write_tree(store, hub.url, repo, commit, files)
+        if hub.is_directory:
+            return _ask_tree(hub, repo, commit, store)
+        from kernels.single_flight import ask_once
+
+        return ask_once(
+            store,
+            ("tree", hub.url, str(repo), commit),
+            lambda: read_tree(store, hub.url, repo, commit),
+            lambda: _ask_tree(hub, repo, commit, store),
+        )
+    return files
+
+
+def _ask_tree(hub: Hub, repo: RepoId, commit: str, store: Store) -> tuple[TreeFile, ...]:
+    # One listing of everything costs no more requests than two of what is looked for.
+    files = tuple(file for file in hub.read_tree(repo, commit) if _is_looked_for(file.path))
+    write_tree(store, hub.url, repo, commit, files)
     return files
 
 

@@ -8,6 +8,7 @@
         variants/<digest>/                        an installed variant (kernels.install)
         sources/<hub>/<owner>/<name>/<commit>.json  the sources that a commit carries
         built/<key>                               the digest of what was built from sources here
+        metadata/<hash>                           the metadata.json of a variant
         status/<hash>                             the kernel-status.toml of a repository
         index/<key>                               the digest of a listing without sha256 hashes
         locks/  tmp/                              for installs
@@ -183,6 +184,19 @@ def read_status(store: Store, file: TreeFile) -> bytes | None:
 def write_status(store: Store, file: TreeFile, data: bytes) -> None:
     """Remember the bytes of a ``kernel-status.toml``; an unwritable cache goes without."""
     _try_write(store.folder("status") / (file.sha256 or file.oid), data)
+
+
+def read_metadata(store: Store, name: str) -> bytes | None:
+    """Return the remembered bytes of a ``metadata.json``, unverified, or None."""
+    try:
+        return read_plain(store.folder("metadata") / name)
+    except UNREADABLE:
+        return None
+
+
+def write_metadata(store: Store, name: str, data: bytes) -> None:
+    """Remember the bytes of a ``metadata.json`` by their hash; an unwritable cache goes without."""
+    _try_write(store.folder("metadata") / name, data)
 
 
 def find_cached_commits(store: Store, hub_url: str, repo: RepoId, prefix: str) -> list[str]:

@@ -99,21 +99,33 @@ def _publisher_is_trusted(
             return known
     if settings.offline:
         return None
+    from kernels.single_flight import ask_once
+
+    hub, repo = located.hub, located.ref.repo
+    before = 0.0 if record is None else record.trust_checked
+
+    def find() -> bool | None:
+        found = read_record(store, hub.url, repo)
+        # What was known before is what this call was not content with.
+        return found.trusted if found is not None and found.trust_checked != before else None
+
     try:
-        organization = located.hub.read_organization(located.ref.repo.owner)
+        return ask_once(
+            store, ("record", hub.url, str(repo)), find, lambda: _ask_trust(located, store)
+        )
     except HubUnreachableError:
         if known is None or refresh:
             raise
-        note_silence(located.hub)
+        note_silence(hub)
         return known
+
+
+def _ask_trust(located: Located, store: Store) -> bool:
+    hub, repo = located.hub, located.ref.repo
+    organization = hub.read_organization(repo.owner)
     trusted = organization is not None and organization.trusted_publisher
-    base = record or Record(checked=0.0, refs=located.refs)
-    write_record(
-        store,
-        located.hub.url,
-        located.ref.repo,
-        base._replace(trusted=trusted, trust_checked=time.time()),
-    )
+    base = read_record(store, hub.url, repo) or Record(checked=0.0, refs=located.refs)
+    write_record(store, hub.url, repo, base._replace(trusted=trusted, trust_checked=time.time()))
     return trusted
 
 

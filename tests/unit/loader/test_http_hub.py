@@ -209,7 +209,7 @@ def test_other_bytes_than_the_listing_promises_are_refused(web, commit, cache, b
 
 def test_a_rate_limit_is_waited_for_as_long_as_the_hub_asks(web, commit, monkeypatch):
     slept = []
-    monkeypatch.setattr("kernels.install.time.sleep", slept.append)
+    monkeypatch.setattr("kernels.fetch.time.sleep", slept.append)
     limits = [(429, {"retry-after": "7"}, b""), (429, {"retry-after": "6"}, b"")]
     web.fault = lambda path: limits.pop() if path.endswith("a.py") and limits else None
     assert kernels.get_kernel("acme/toy").VALUE == 1

@@ -10,13 +10,36 @@ from pathlib import Path
 
 from kernel_builder.config import check
 from kernel_builder.config.table import find_close
-from kernel_builder.errors import ScaffoldError
+from kernel_builder.errors import CommandError, ScaffoldError
+from kernel_builder.process import run
+from kernel_builder.settings import Settings
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import FormatError
 from kernel_spec.names import RepoId, module_name, parse_repo_id
 
-# The backends that there are example sources for.
-WRITTEN = (BackendKind.CPU, BackendKind.CUDA)
+# The backends that there are example sources for, in the order in which they are written.
+WRITTEN = (
+    BackendKind.CPU,
+    BackendKind.CUDA,
+    BackendKind.ROCM,
+    BackendKind.METAL,
+    BackendKind.XPU,
+)
+# Those that this version compiles: what `all` stands for.
+BUILDABLE = (BackendKind.CPU, BackendKind.CUDA)
+# Those that Triton compiles for when the kernel is used; on the CPU it is plain torch.
+TRITON = (BackendKind.CPU, BackendKind.CUDA, BackendKind.ROCM, BackendKind.XPU)
+TRITON_DEFAULT = (BackendKind.CPU, BackendKind.CUDA, BackendKind.ROCM)
+
+_SOURCES: dict[BackendKind, Mapping[str, str]] = {
+    BackendKind.CPU: {"cpu.cpp": "csrc/cpu.cpp"},
+    BackendKind.CUDA: {"cuda.cu": "csrc/cuda.cu"},
+    # The same file: ROCm's compiler reads it as well.
+    BackendKind.ROCM: {"cuda.cu": "csrc/cuda.cu"},
+    BackendKind.METAL: {"metal.mm": "csrc/metal.mm", "metal.metal": "csrc/metal.metal"},
+    BackendKind.XPU: {"xpu.cpp": "csrc/xpu.cpp"},
+}
+_DEVICES = {BackendKind.METAL: "mps", BackendKind.ROCM: "cuda"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,11 +50,13 @@ class NewProject:
         repo_id: where it will be published.
         backends: what it has sources for, in the order of :data:`WRITTEN`.
         licence: an SPDX expression or free text.
+        noarch: whether it is Python and Triton alone.
     """
 
     repo_id: RepoId
     backends: tuple[BackendKind, ...]
     licence: str
+    noarch: bool = False
 
     @property
     def name(self) -> str:
@@ -39,13 +64,17 @@ class NewProject:
         return self.repo_id.name
 
 
-def plan_project(*, name: str, backends: Iterable[str], licence: str) -> NewProject:
+def plan_project(
+    *, name: str, backends: Iterable[str], licence: str, noarch: bool = False
+) -> NewProject:
     """Read what was asked for.
 
     Args:
         name: ``owner/repo``; the second half becomes the name of the kernel.
-        backends: names of backends, also several in one text with commas between, or ``all``.
+        backends: names of backends, also several in one text with commas between, or ``all``:
+            every one that this version builds; none: the default.
         licence: an SPDX expression or free text.
+        noarch: whether it is to be Python and Triton alone.
 
     Raises:
         ScaffoldError: with everything that is wrong with it.
@@ -69,34 +98,39 @@ def plan_project(*, name: str, backends: Iterable[str], licence: str) -> NewProj
         faults.append(f"--name {name}: the name of the kernel: {finding.message}{hint}")
     if not licence.strip():
         faults.append("--license: found an empty text; expected one such as Apache-2.0")
-    chosen, wrong = _read_backends(backends)
+    chosen, wrong = _read_backends(backends, noarch=noarch)
     faults += wrong
     if faults:
         raise ScaffoldError("\n".join(faults))
-    return NewProject(repo_id=repo_id, backends=chosen, licence=licence)
+    return NewProject(repo_id=repo_id, backends=chosen, licence=licence, noarch=noarch)
 
 
-def _read_backends(texts: Iterable[str]) -> tuple[tuple[BackendKind, ...], list[str]]:
+def _read_backends(
+    texts: Iterable[str], *, noarch: bool
+) -> tuple[tuple[BackendKind, ...], list[str]]:
     names = [name for text in texts for name in text.split(",") if name]
-    written = [kind.value for kind in WRITTEN]
+    written = [kind.value for kind in (TRITON if noarch else WRITTEN)]
     if names == ["all"]:
-        return WRITTEN, []
+        return (TRITON if noarch else BUILDABLE), []
+    if not names:
+        return (TRITON_DEFAULT if noarch else (BackendKind.CPU,)), []
+    expected = f"expected one of {', '.join(written)}"
     faults = []
     for name in dict.fromkeys(names):
         if name in written:
             continue
-        finding = check.check_backend(name)
-        if finding is None:
+        if name == "all":
+            faults.append("--backends all: found others beside it; expected it alone")
+        elif check.check_backend(name) is None:
+            why = "Triton has no code for it" if noarch else "there are no example sources for it"
             faults.append(
-                f"--backends {name}: there are no example sources for {name} yet; "
-                f"expected {' or '.join(written)}. A project may still be written for it by hand"
+                f"--backends {name}: {why}; {expected}. A project may still be written for it "
+                "by hand"
             )
         else:
             close = find_close(name, written)
-            hint = f'; did you mean "{close}"?' if close else f"; expected {' or '.join(written)}"
-            faults.append(f'--backends {name}: no backend "{name}"{hint}')
-    if not names:
-        faults.append(f"--backends: expected {' or '.join(written)}")
+            hint = f'did you mean "{close}"?' if close else expected
+            faults.append(f'--backends {name}: no backend "{name}"; {hint}')
     return tuple(kind for kind in WRITTEN if kind.value in names), faults
 
 
@@ -104,24 +138,6 @@ def render_project(project: NewProject) -> Mapping[str, str]:
     """Return the text of each file of a new project, by POSIX path, sorted."""
     import jinja2
 
-    module = module_name(project.name)
-    places = {
-        ".gitattributes": "gitattributes",
-        ".gitignore": "gitignore",
-        "CARD.md": "CARD.md",
-        "benchmarks/benchmark.py": "benchmarks/benchmark.py",
-        "build.toml": "build.toml",
-        "example.py": "example.py",
-        "tests/conftest.py": "tests/conftest.py",
-        f"tests/test_{module}.py": "tests/test.py",
-        f"torch-ext/{module}/__init__.py": "torch-ext/module.py",
-        "torch-ext/torch_binding.cpp": "torch-ext/torch_binding.cpp",
-        "torch-ext/torch_binding.h": "torch-ext/torch_binding.h",
-    }
-    if BackendKind.CPU in project.backends:
-        places[f"csrc/{module}_cpu.cpp"] = "csrc/cpu.cpp"
-    if BackendKind.CUDA in project.backends:
-        places[f"csrc/{module}_cuda.cu"] = "csrc/cuda.cu"
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kernel_builder", "templates/project"),
         undefined=jinja2.StrictUndefined,
@@ -131,17 +147,62 @@ def render_project(project: NewProject) -> Mapping[str, str]:
         autoescape=False,
     )
     environment.filters["quote"] = lambda text: json.dumps(text, ensure_ascii=False)
+    devices = [_DEVICES.get(kind, kind.value) for kind in project.backends]
+    guards = {BackendKind.CUDA: "defined(CUDA_KERNEL)", BackendKind.ROCM: "defined(ROCM_KERNEL)"}
     values = {
         "name": project.name,
-        "module": module,
+        "module": module_name(project.name),
         "repo_id": str(project.repo_id),
         "license": project.licence,
+        "noarch": project.noarch,
         "backends": [kind.value for kind in project.backends],
+        "devices": list(dict.fromkeys(devices)),
+        "sources": {kind.value: list(_sources(project, kind)) for kind in project.backends},
+        "gpu_guard": " || ".join(guards[kind] for kind in project.backends if kind in guards),
     }
+    places = _places(project)
     return {
         path: environment.get_template(f"{places[path]}.jinja").render(values)
         for path in sorted(places)
     }
+
+
+def _sources(project: NewProject, kind: BackendKind) -> Mapping[str, str]:
+    """Return the template of each file that is compiled for a backend, by its path."""
+    if project.noarch:
+        return {}
+    module = module_name(project.name)
+    return {f"csrc/{module}_{end}": template for end, template in _SOURCES[kind].items()}
+
+
+def _places(project: NewProject) -> dict[str, str]:
+    """Return the template of each file, by its path."""
+    module = module_name(project.name)
+    places = {
+        ".gitattributes": "gitattributes",
+        ".gitignore": "gitignore",
+        "CARD.md": "CARD.md",
+        "benchmarks/benchmark.py": "benchmarks/benchmark.py",
+        "build.toml": "build.toml",
+        "example.py": "example.py",
+        "flake.nix": "flake.nix",
+        "tests/conftest.py": "tests/conftest.py",
+        "tests/gate.py": "tests/gate.py",
+        f"tests/test_{module}.py": "tests/test.py",
+    }
+    if project.noarch:
+        return places | {
+            f"torch-ext/{module}/__init__.py": "torch-ext/noarch.py",
+            f"torch-ext/{module}/triton_add_one.py": "torch-ext/triton_add_one.py",
+        }
+    places |= {
+        f"torch-ext/{module}/__init__.py": "torch-ext/module.py",
+        "torch-ext/torch_binding.cpp": "torch-ext/torch_binding.cpp",
+        "torch-ext/torch_binding.h": "torch-ext/torch_binding.h",
+    }
+    for kind in project.backends:
+        places |= _sources(project, kind)
+    return places
 
 
 def write_project(project: NewProject, target: Path, *, overwrite: bool = False) -> list[str]:
@@ -179,3 +240,25 @@ def _refuse_existing(files: Iterable[str], target: Path, *, overwrite: bool) -> 
         lines += [f"  {path}" for path in existing]
         lines.append("choose another PATH, or replace them with --overwrite")
         raise ScaffoldError("\n".join(lines))
+
+
+def start_repository(target: Path, files: Iterable[str], settings: Settings) -> str:
+    """Make a git repository of a new project and add its files; nothing is committed.
+
+    Returns:
+        What was done, or why nothing was: there is no git, or the place is in a repository.
+    """
+    try:
+        inside = run(
+            ["git", "rev-parse", "--is-inside-work-tree"],
+            cwd=target,
+            variables=settings.variables,
+            check=False,
+        )
+        if inside.code == 0:
+            return "git: the project lies in a repository already; add its files to that"
+        run(["git", "init", "--quiet"], cwd=target, variables=settings.variables)
+        run(["git", "add", "--", *files], cwd=target, variables=settings.variables)
+    except CommandError as err:
+        return f"git: no repository was made ({str(err).splitlines()[0]})"
+    return "git: a new repository; commit when you like, so that builds name the commit"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kernel_spec.backend import BackendKind
+
+if TYPE_CHECKING:
+    from kernel_builder.scaffold import NewProject
+    from kernel_builder.settings import Settings
 
 
 class _BackendsCommand(click.Command):
@@ -54,21 +59,50 @@ def _is_like_a_backend(text: str) -> bool:
 @click.option(
     "--backends",
     multiple=True,
-    default=("cpu",),
-    show_default=True,
     metavar="NAME...",
-    help="What to write sources for: cpu cuda.",
+    help="What to write sources for: cpu cuda rocm metal xpu; all: what is built here. "
+    "[default: cpu; with --noarch: cpu cuda rocm]",
 )
+@click.option("--noarch", is_flag=True, help="Python and Triton alone: nothing is compiled.")
 @click.option("--license", "licence", default="Apache-2.0", show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 def init(
-    path: Path | None, name: str, backends: tuple[str, ...], licence: str, overwrite: bool
+    *,
+    path: Path | None,
+    name: str,
+    backends: tuple[str, ...],
+    noarch: bool,
+    licence: str,
+    overwrite: bool,
 ) -> None:
     """Write a new kernel project to PATH (./REPO): it builds, and its tests pass, at once."""
-    from kernel_builder.scaffold import plan_project, write_project
+    from kernel_builder.scaffold import plan_project, start_repository, write_project
+    from kernel_builder.settings import read_settings
 
-    project = plan_project(name=name, backends=backends, licence=licence)
+    settings = read_settings()
+    project = plan_project(name=name, backends=backends, licence=licence, noarch=noarch)
     target = path if path is not None else Path(project.name)
-    for file in write_project(project, target, overwrite=overwrite):
+    files = write_project(project, target, overwrite=overwrite)
+    for file in files:
         click.echo(str(target / file))
-    click.echo(f"\nnext: kernel-builder build {target} && python -m pytest {target}")
+    click.echo(f"\n{start_repository(target, files, settings)}")
+    for note in _lacking(project, settings):
+        click.echo(note)
+    click.echo(f"next: kernel-builder build {target} && python -m pytest {target}")
+
+
+def _lacking(project: NewProject, settings: Settings) -> list[str]:
+    """Say which backends of a new project cannot be built here, and what each needs."""
+    from kernel_builder.environment import detect_host
+
+    if project.noarch:
+        return []
+    host = detect_host(settings)
+    notes = [
+        f"{kind.value}: its files are written, but it is not built here: {host.missing[kind]}"
+        for kind in project.backends
+        if kind in host.missing
+    ]
+    if host.torch is None:
+        notes.append("nothing is built here yet: needs torch (pip install torch)")
+    return notes

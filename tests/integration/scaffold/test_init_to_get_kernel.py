@@ -127,3 +127,57 @@ def test_a_plan_imports_neither_torch_nor_what_draws(home: Path) -> None:
         for line in planned
     )
     assert planned[-1] == "[]"
+
+
+@pytest.fixture(scope="module")
+def noarch(home: Path) -> Path:
+    """A project of Triton, built beside the compiled one."""
+    run(home, BUILDER, "init", "--name", "me/plain", "--noarch")
+    run(home, BUILDER, "build", "plain")
+    return home / "plain"
+
+
+def test_a_project_of_triton_builds_passes_its_tests_and_is_loaded(noarch: Path) -> None:
+    names = ["torch-cpu", "torch-cuda", "torch-rocm"]
+    assert sorted(path.name for path in (noarch / "build").iterdir()) == names
+    code = "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '.']))"
+    done = run(noarch, code)
+    assert " passed" in done.stdout
+    assert "failed" not in done.stdout
+    hub = (noarch.parent / "hub").as_uri()
+    run(noarch, BUILDER, "upload", "--hub", hub)
+    used = run(
+        noarch.parent, USE.replace("me/fresh", "me/plain").format(options=""), KERNELS_HUB=hub
+    )
+    assert used.stdout.startswith("[1.0, 2.0, 3.0]")
+
+
+@pytest.mark.parametrize(
+    ("backend", "needs"),
+    [("rocm", "needs hipcc"), ("metal", "needs macOS with Xcode"), ("xpu", "needs icpx")],
+)
+def test_what_cannot_be_compiled_is_written_and_refused_by_name(
+    home: Path, backend: str, needs: str
+) -> None:
+    project = home / f"for-{backend}"
+    made = run(home, BUILDER, "init", "--name", f"me/for-{backend}", "--backends", backend)
+    assert f"{backend}: its files are written, but it is not built here: {needs}" in made.stdout
+    run(home, BUILDER, "check-config", str(project))
+    refused = run(home, BUILDER, "build", str(project), code_expected=1)
+    assert needs in refused.stdout + refused.stderr
+    assert not (project / "build").exists()
+
+
+def test_all_backends_in_one_project_leave_the_cpu_as_it_is(home: Path) -> None:
+    """The files for other compilers do not stand in the way: nothing is even compiled again."""
+    everything = ("--backends", "cpu", "cuda", "rocm", "metal", "xpu")
+    run(home, BUILDER, "init", "every/where", "--name", "me/fresh", *everything)
+    built = run(home / "every/where", BUILDER, "build", "--backend", "cpu", "-j1")
+    assert "torch-stable-abi210-cpu-x86_64-linux  built" in built.stdout
+    code = "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '.']))"
+    assert " passed" in run(home / "every/where", code).stdout
+
+
+def test_the_gate_of_a_new_project_passes(home: Path) -> None:
+    done = run(home, BUILDER, "check", "--gate", "every/where")
+    assert "the gate passes 1 cases" in done.stdout

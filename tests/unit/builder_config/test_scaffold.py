@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from kernel_builder.cli.init import spread
+from kernel_builder.cli.init import init, spread
+from kernel_builder.config.model import TorchNoarch
 from kernel_builder.config.read import read_build
 from kernel_builder.errors import ScaffoldError
-from kernel_builder.scaffold import plan_project, render_project, write_project
+from kernel_builder.scaffold import (
+    plan_project,
+    render_project,
+    start_repository,
+    write_project,
+)
+from kernel_builder.settings import read_settings
 from kernel_spec.backend import BackendKind
 
+COMBINATIONS = [
+    ("cpu",),
+    ("cuda",),
+    ("rocm",),
+    ("metal",),
+    ("xpu",),
+    ("cpu", "cuda"),
+    ("cuda", "rocm"),
+    ("cpu", "cuda", "metal", "rocm", "xpu"),
+]
+SOURCES = {
+    "cpu": ["cpu.cpp"],
+    "cuda": ["cuda.cu"],
+    "rocm": ["cuda.cu"],
+    "metal": ["metal.metal", "metal.mm"],
+    "xpu": ["xpu.cpp"],
+}
 
-def project(*backends: str):
-    return plan_project(name="me/my-op", backends=backends or ("cpu",), licence="MIT")
+
+def project(*backends: str, noarch: bool = False):
+    return plan_project(name="me/my-op", backends=backends, licence="MIT", noarch=noarch)
 
 
-@pytest.mark.parametrize("backends", [("cpu",), ("cuda",), ("cpu", "cuda")])
+@pytest.mark.parametrize("backends", COMBINATIONS)
 def test_what_is_written_is_a_project_without_faults(tmp_path: Path, backends) -> None:
     files = write_project(project(*backends), tmp_path / "new")
     build = read_build(tmp_path / "new")
@@ -26,15 +53,47 @@ def test_what_is_written_is_a_project_without_faults(tmp_path: Path, backends) -
     assert str(build.general.repo_id) == "me/my-op"
     assert build.general.license == "MIT"
     assert sorted(files) == files
-    assert [
-        f"csrc/my_op_{'cuda.cu' if name == 'cuda' else 'cpu.cpp'}" in files for name in backends
+    assert build.doubts == ()
+    expected = sorted({f"csrc/my_op_{end}" for name in backends for end in SOURCES[name]})
+    assert [path for path in files if path.startswith("csrc/")] == expected
+    assert {path for each in build.components for path in each.src} == set(expected)
+
+
+def test_a_project_of_triton_has_nothing_to_compile(tmp_path: Path) -> None:
+    files = write_project(project(noarch=True), tmp_path / "new")
+    build = read_build(tmp_path / "new")
+    assert isinstance(build.framework, TorchNoarch)
+    assert [kind.value for kind in build.general.backends] == ["cpu", "cuda", "rocm"]
+    assert [path for path in files if path.startswith(("csrc/", "torch-ext/"))] == [
+        "torch-ext/my_op/__init__.py",
+        "torch-ext/my_op/triton_add_one.py",
     ]
-    assert not (tmp_path / "new/csrc/my_op_cuda.cu").exists() or "cuda" in backends
+    with pytest.raises(ScaffoldError, match="--backends metal: Triton has no code for it"):
+        project("metal", noarch=True)
+    assert project("all", noarch=True).backends[-1] is BackendKind.XPU
 
 
-@pytest.mark.parametrize("backends", [("cpu",), ("cuda",), ("cpu", "cuda")])
-def test_every_python_file_parses_and_every_file_ends_in_a_newline(backends) -> None:
-    for path, text in render_project(project(*backends)).items():
+@pytest.mark.parametrize(
+    ("backends", "guard"),
+    [
+        (("cuda",), "#if defined(CUDA_KERNEL)"),
+        (("rocm",), "#if defined(ROCM_KERNEL)"),
+        (("rocm", "cuda"), "#if defined(CUDA_KERNEL) || defined(ROCM_KERNEL)"),
+    ],
+)
+def test_a_binding_registers_what_its_variant_has(backends, guard: str) -> None:
+    text = render_project(project(*backends))["torch-ext/torch_binding.cpp"]
+    assert [line for line in text.splitlines() if line.startswith("#if")] == [guard]
+    assert "CPU, ops" not in text
+
+
+@pytest.mark.parametrize(
+    "new",
+    [*(project(*backends) for backends in COMBINATIONS), project(noarch=True)],
+    ids=lambda new: "-".join(new.backends) + "-noarch" * new.noarch,
+)
+def test_every_python_file_parses_and_every_file_ends_in_a_newline(new) -> None:
+    for path, text in render_project(new).items():
         assert text.endswith("\n"), path
         assert not text.endswith("\n\n"), path
         assert "{%" not in text or path == "CARD.md"
@@ -101,11 +160,11 @@ def test_owners_may_have_capitals() -> None:
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(ScaffoldError) as caught:
-        plan_project(name="op", backends=["cdua", "rocm"], licence=" ")
+        plan_project(name="op", backends=["cdua", "tpu"], licence=" ")
     text = str(caught.value)
     assert len(text.splitlines()) == 4
     assert 'no backend "cdua"; did you mean "cuda"?' in text
-    assert "no example sources for rocm yet; expected cpu or cuda" in text
+    assert "there are no example sources for it; expected one of cpu, cuda, rocm" in text
 
 
 def test_backends_are_read_however_they_are_given() -> None:
@@ -139,5 +198,41 @@ def test_a_kernel_is_not_called_like_what_it_imports(name: str) -> None:
 
 
 def test_a_backend_that_there_is_none_of() -> None:
-    with pytest.raises(ScaffoldError, match='no backend "gpu"; expected cpu or cuda'):
+    with pytest.raises(ScaffoldError, match='no backend "gpu"; expected one of cpu, cuda, rocm'):
         plan_project(name="me/my-op", backends=["gpu"], licence="MIT")
+
+
+def git_status(place: Path) -> list[str]:
+    done = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=place, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_new_project_is_a_repository_with_its_files_added(tmp_path: Path) -> None:
+    files = write_project(project(), tmp_path / "new")
+    (tmp_path / "new/mine.txt").touch()
+    said = start_repository(tmp_path / "new", files, read_settings())
+    assert said.startswith("git: a new repository")
+    assert git_status(tmp_path / "new") == [*(f"A  {path}" for path in files), "?? mine.txt"]
+
+
+def test_a_repository_around_a_new_project_is_left_alone(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    files = write_project(project(), tmp_path / "new")
+    assert "in a repository already" in start_repository(tmp_path / "new", files, read_settings())
+    assert git_status(tmp_path) == ["?? new/"]
+
+
+def test_without_git_there_is_a_project_all_the_same(tmp_path: Path) -> None:
+    files = write_project(project(), tmp_path / "new")
+    said = start_repository(tmp_path / "new", files, read_settings({"PATH": str(tmp_path)}))
+    assert said.startswith("git: no repository was made")
+
+
+def test_init_says_what_cannot_be_built_here(tmp_path: Path) -> None:
+    line = ["--name", "me/my-op", "--backends", "cpu", "rocm", "metal", str(tmp_path / "new")]
+    done = CliRunner().invoke(init, line)
+    assert done.exit_code == 0, done.output
+    assert "\nrocm: its files are written, but it is not built here: needs hipcc" in done.output
+    assert "\nmetal: its files are written, but it is not built here: needs macOS" in done.output

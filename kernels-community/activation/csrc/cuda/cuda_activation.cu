@@ -1,12 +1,7 @@
 // The forward ops: the value of each element, and its product with the other half in the gated ones.
-#include "cuda_activation.h"
-
 #include <cstdint>
 
-#include <torch/headeronly/util/Exception.h>
-
-#include "../launch_plan.h"
-#include "current_stream.h"
+#include "launch.h"
 #include "stream.cuh"
 
 namespace activation::cuda {
@@ -35,64 +30,63 @@ struct Gated {
 };
 
 template <class T, Activation kind>
-void run_unary(const LaunchPlan& plan, cudaStream_t stream) {
+cudaError_t run_unary(const Rows& rows, cudaStream_t stream) {
   const Streams<T, 1, 1> streams = {
-      {static_cast<const T*>(plan.input.const_data_ptr())},
-      {static_cast<T*>(plan.out.mutable_data_ptr())},
-      {plan.in_stride},
-      {plan.out_stride},
+      {static_cast<const T*>(rows.input)},
+      {static_cast<T*>(rows.out)},
+      {rows.in_stride},
+      {rows.out_stride},
       0.0f};
-  run_streams<Unary<kind>, T>(streams, plan.rows, plan.cols, stream);
+  return run_streams<Unary<kind>, T>(streams, rows.rows, rows.cols, stream);
 }
 
 template <class T, Activation kind>
-void run_gated(const LaunchPlan& plan, Gate gate, float threshold, cudaStream_t stream) {
-  const T* first = static_cast<const T*>(plan.input.const_data_ptr());
-  const T* second = first + plan.cols;
+cudaError_t run_gated(const Rows& rows, Gate gate, float threshold, cudaStream_t stream) {
+  const T* first = static_cast<const T*>(rows.input);
+  const T* second = first + rows.cols;
   const bool swapped = gate == Gate::kSecondHalf;
   const Streams<T, 2, 1> streams = {
       {swapped ? second : first, swapped ? first : second},
-      {static_cast<T*>(plan.out.mutable_data_ptr())},
-      {plan.in_stride, plan.in_stride},
-      {plan.out_stride},
+      {static_cast<T*>(rows.out)},
+      {rows.in_stride, rows.in_stride},
+      {rows.out_stride},
       threshold};
-  run_streams<Gated<kind>, T>(streams, plan.rows, plan.cols, stream);
+  return run_streams<Gated<kind>, T>(streams, rows.rows, rows.cols, stream);
 }
 
 }  // namespace
 
-void apply_unary(Activation kind, Tensor& out, const Tensor& input) {
-  const LaunchPlan plan = plan_launch(out, input, Form::kUnary);
-  const CurrentStream stream(input);
-  with_dtype(input, [&]<class T>() {
+cudaError_t launch_unary(
+    Activation kind, Element element, const Rows& rows, cudaStream_t stream) {
+  return with_type(element, [&]<class T>() {
     switch (kind) {
-      case Activation::kGelu: return run_unary<T, Activation::kGelu>(plan, stream);
-      case Activation::kGeluTanh: return run_unary<T, Activation::kGeluTanh>(plan, stream);
-      case Activation::kGeluQuick: return run_unary<T, Activation::kGeluQuick>(plan, stream);
-      case Activation::kSilu: return run_unary<T, Activation::kSilu>(plan, stream);
-      case Activation::kFatrelu: STD_TORCH_CHECK(false, "fatrelu has no unary op");
+      case Activation::kGelu: return run_unary<T, Activation::kGelu>(rows, stream);
+      case Activation::kGeluTanh: return run_unary<T, Activation::kGeluTanh>(rows, stream);
+      case Activation::kGeluQuick: return run_unary<T, Activation::kGeluQuick>(rows, stream);
+      case Activation::kSilu: return run_unary<T, Activation::kSilu>(rows, stream);
+      case Activation::kFatrelu: break;
     }
+    return cudaErrorInvalidValue;
   });
-  finish_launch(plan, out);
 }
 
-void apply_gated(
-    Activation kind, Gate gate, Tensor& out, const Tensor& input, double threshold) {
-  const LaunchPlan plan = plan_launch(out, input, Form::kGated);
-  const CurrentStream stream(input);
-  const float cut = static_cast<float>(threshold);
-  with_dtype(input, [&]<class T>() {
+cudaError_t launch_gated(
+    Activation kind, Gate gate, Element element, const Rows& rows, float threshold,
+    cudaStream_t stream) {
+  return with_type(element, [&]<class T>() {
     switch (kind) {
-      case Activation::kGelu: return run_gated<T, Activation::kGelu>(plan, gate, cut, stream);
+      case Activation::kGelu:
+        return run_gated<T, Activation::kGelu>(rows, gate, threshold, stream);
       case Activation::kGeluTanh:
-        return run_gated<T, Activation::kGeluTanh>(plan, gate, cut, stream);
-      case Activation::kSilu: return run_gated<T, Activation::kSilu>(plan, gate, cut, stream);
+        return run_gated<T, Activation::kGeluTanh>(rows, gate, threshold, stream);
+      case Activation::kSilu:
+        return run_gated<T, Activation::kSilu>(rows, gate, threshold, stream);
       case Activation::kFatrelu:
-        return run_gated<T, Activation::kFatrelu>(plan, gate, cut, stream);
-      case Activation::kGeluQuick: STD_TORCH_CHECK(false, "gelu_quick has no gated op");
+        return run_gated<T, Activation::kFatrelu>(rows, gate, threshold, stream);
+      case Activation::kGeluQuick: break;
     }
+    return cudaErrorInvalidValue;
   });
-  finish_launch(plan, out);
 }
 
 }  // namespace activation::cuda

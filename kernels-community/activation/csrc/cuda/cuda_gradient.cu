@@ -1,18 +1,11 @@
 // The backward ops: from the gradient of the result and the input, the gradient of the input.
-#include "cuda_activation.h"
-
 #include <cstdint>
 
-#include <torch/csrc/stable/ops.h>
-#include <torch/headeronly/util/Exception.h>
-
-#include "current_stream.h"
+#include "launch.h"
 #include "stream.cuh"
 
 namespace activation::cuda {
 namespace {
-
-using torch::stable::Tensor;
 
 // in: the gradient of the result, x.
 template <Activation kind>
@@ -40,106 +33,67 @@ struct GatedGradient {
   }
 };
 
-void check_gradient(const Tensor& grad_input, const Tensor& grad, const Tensor& input, int halves) {
-  const auto last = input.dim() - 1;
-  STD_TORCH_CHECK(
-      grad.scalar_type() == input.scalar_type() && grad_input.scalar_type() == input.scalar_type(),
-      "grad_input, grad_output and input differ in dtype");
-  STD_TORCH_CHECK(
-      grad.device() == input.device() && grad_input.device() == input.device(),
-      "grad_input, grad_output and input are on different devices");
-  STD_TORCH_CHECK(
-      grad_input.dim() == input.dim() && grad.dim() == input.dim() && (halves == 1 || last >= 0),
-      "grad_input, grad_output and input differ in their number of dimensions");
-  for (int64_t i = 0; i <= last; ++i) {
-    const int64_t factor = i == last ? halves : 1;
-    STD_TORCH_CHECK(
-        grad_input.size(i) == input.size(i) && input.size(i) == factor * grad.size(i),
-        "dimension ", i, ": grad_input has ", grad_input.size(i), ", grad_output ", grad.size(i),
-        ", input ", input.size(i));
-  }
-  STD_TORCH_CHECK(grad_input.is_contiguous(), "grad_input must be contiguous");
-}
-
-Tensor dense(const Tensor& tensor) {
-  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
-}
-
 template <class T, Activation kind>
-void run_unary(Tensor& grad_input, const Tensor& grad, const Tensor& input, cudaStream_t stream) {
-  const int64_t count = input.numel();
+cudaError_t run_unary(const GradientRows& rows, cudaStream_t stream) {
+  const int64_t cols = rows.cols;
   const Streams<T, 2, 1> streams = {
-      {static_cast<const T*>(grad.const_data_ptr()),
-       static_cast<const T*>(input.const_data_ptr())},
-      {static_cast<T*>(grad_input.mutable_data_ptr())},
-      {count, count},
-      {count},
+      {static_cast<const T*>(rows.grad_output), static_cast<const T*>(rows.input)},
+      {static_cast<T*>(rows.grad_input)},
+      {cols, cols},
+      {cols},
       0.0f};
-  run_streams<UnaryGradient<kind>, T>(streams, 1, count, stream);
+  return run_streams<UnaryGradient<kind>, T>(streams, rows.rows, cols, stream);
 }
 
 template <class T, Activation kind>
-void run_gated(
-    Gate gate, Tensor& grad_input, const Tensor& grad, const Tensor& input, float threshold,
-    cudaStream_t stream) {
-  const int64_t cols = grad.size(grad.dim() - 1);
-  const T* in = static_cast<const T*>(input.const_data_ptr());
-  T* out = static_cast<T*>(grad_input.mutable_data_ptr());
+cudaError_t run_gated(
+    const GradientRows& rows, Gate gate, float threshold, cudaStream_t stream) {
+  const int64_t cols = rows.cols;
+  const T* in = static_cast<const T*>(rows.input);
+  T* out = static_cast<T*>(rows.grad_input);
   const int64_t activated = gate == Gate::kFirstHalf ? 0 : cols;
   const int64_t other = cols - activated;
   const Streams<T, 3, 2> streams = {
-      {static_cast<const T*>(grad.const_data_ptr()), in + activated, in + other},
+      {static_cast<const T*>(rows.grad_output), in + activated, in + other},
       {out + activated, out + other},
       {cols, 2 * cols, 2 * cols},
       {2 * cols, 2 * cols},
       threshold};
-  run_streams<GatedGradient<kind>, T>(
-      streams, cols == 0 ? 0 : grad.numel() / cols, cols, stream);
+  return run_streams<GatedGradient<kind>, T>(streams, rows.rows, cols, stream);
 }
 
 }  // namespace
 
-void unary_gradient(
-    Activation kind, Tensor& grad_input, const Tensor& grad_output, const Tensor& input) {
-  check_gradient(grad_input, grad_output, input, 1);
-  const CurrentStream stream(input);
-  const Tensor grad = dense(grad_output);
-  const Tensor x = dense(input);
-  with_dtype(input, [&]<class T>() {
+cudaError_t launch_unary_gradient(
+    Activation kind, Element element, const GradientRows& rows, cudaStream_t stream) {
+  return with_type(element, [&]<class T>() {
     switch (kind) {
-      case Activation::kGelu:
-        return run_unary<T, Activation::kGelu>(grad_input, grad, x, stream);
-      case Activation::kGeluTanh:
-        return run_unary<T, Activation::kGeluTanh>(grad_input, grad, x, stream);
-      case Activation::kGeluQuick:
-        return run_unary<T, Activation::kGeluQuick>(grad_input, grad, x, stream);
-      case Activation::kSilu:
-        return run_unary<T, Activation::kSilu>(grad_input, grad, x, stream);
-      case Activation::kFatrelu: STD_TORCH_CHECK(false, "fatrelu has no unary op");
+      case Activation::kGelu: return run_unary<T, Activation::kGelu>(rows, stream);
+      case Activation::kGeluTanh: return run_unary<T, Activation::kGeluTanh>(rows, stream);
+      case Activation::kGeluQuick: return run_unary<T, Activation::kGeluQuick>(rows, stream);
+      case Activation::kSilu: return run_unary<T, Activation::kSilu>(rows, stream);
+      case Activation::kFatrelu: break;
     }
+    return cudaErrorInvalidValue;
   });
 }
 
-void gated_gradient(
-    Activation kind, Gate gate, Tensor& grad_input, const Tensor& grad_output,
-    const Tensor& input, double threshold) {
-  check_gradient(grad_input, grad_output, input, 2);
-  const CurrentStream stream(input);
-  const Tensor grad = dense(grad_output);
-  const Tensor x = dense(input);
-  const float cut = static_cast<float>(threshold);
-  with_dtype(input, [&]<class T>() {
+cudaError_t launch_gated_gradient(
+    Activation kind, Gate gate, Element element, const GradientRows& rows, float threshold,
+    cudaStream_t stream) {
+  return with_type(element, [&]<class T>() {
     switch (kind) {
       case Activation::kGelu:
-        return run_gated<T, Activation::kGelu>(gate, grad_input, grad, x, cut, stream);
+        return run_gated<T, Activation::kGelu>(rows, gate, threshold, stream);
       case Activation::kGeluTanh:
-        return run_gated<T, Activation::kGeluTanh>(gate, grad_input, grad, x, cut, stream);
+        return run_gated<T, Activation::kGeluTanh>(rows, gate, threshold, stream);
       case Activation::kSilu:
-        return run_gated<T, Activation::kSilu>(gate, grad_input, grad, x, cut, stream);
+        return run_gated<T, Activation::kSilu>(rows, gate, threshold, stream);
       case Activation::kFatrelu:
-        return run_gated<T, Activation::kFatrelu>(gate, grad_input, grad, x, cut, stream);
-      case Activation::kGeluQuick: STD_TORCH_CHECK(false, "gelu_quick has no gated op");
+        return run_gated<T, Activation::kFatrelu>(rows, gate, threshold, stream);
+      case Activation::kGeluQuick: break;
     }
+    return cudaErrorInvalidValue;
   });
 }
 

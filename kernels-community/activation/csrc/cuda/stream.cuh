@@ -6,16 +6,12 @@
 // threads, with any hint to the caches, were slower on an H200 (docs/kernels/activation.md).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include <cuda_runtime.h>
 
-#include <torch/csrc/stable/macros.h>
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/util/Exception.h>
-
 #include "device_math.cuh"
+#include "launch.h"
 
 namespace activation::cuda {
 
@@ -144,7 +140,6 @@ void launch_range(const StreamsOf<Body, T>& streams, const Range& range, cudaStr
     stream_kernel<Body, T, pack, 1>
         <<<(range.packs + kThreads - 1) / kThreads, kThreads, 0, stream>>>(streams, range);
   }
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 // The same from row `row` and column `col` on.
@@ -156,17 +151,20 @@ Streams<T, inputs, outputs> advance(
   return streams;
 }
 
+// std::min, without the hundred headers behind <algorithm>.
+inline int64_t smaller(int64_t a, int64_t b) { return b < a ? b : a; }
+
 // Covers `rows` rows of `cols` elements, whole packs, by launches that count in 31 bits.
 template <class Body, class T, int pack>
 void launch_packs(
     const StreamsOf<Body, T>& streams, int64_t rows, int64_t cols, cudaStream_t stream) {
   constexpr int64_t kMaxPacks = int64_t{1} << 29;
-  const int64_t col_step = std::min(cols, kMaxPacks * pack);
+  const int64_t col_step = smaller(cols, kMaxPacks * pack);
   for (int64_t col = 0; col < cols; col += col_step) {
-    const int64_t packs = std::min(col_step, cols - col) / pack;
+    const int64_t packs = smaller(col_step, cols - col) / pack;
     const int64_t row_step = kMaxPacks / packs;
     for (int64_t row = 0; row < rows; row += row_step) {
-      const int64_t height = std::min(row_step, rows - row);
+      const int64_t height = smaller(row_step, rows - row);
       const Range range = {
           static_cast<uint32_t>(height * packs), Divider(static_cast<uint32_t>(packs))};
       launch_range<Body, T, pack>(advance(streams, row, col), range, stream);
@@ -190,11 +188,11 @@ bool is_aligned(
 // Up to this many elements a second launch for those behind the last pack costs more than packs save.
 constexpr int64_t kMostElementsForOneLaunch = 1 << 20;
 
-// Applies `Body` to every element of `rows` rows of `cols`.
+// Applies `Body` to every element of `rows` rows of `cols`; returns what the runtime says.
 template <class Body, class T>
-void run_streams(
+cudaError_t run_streams(
     const StreamsOf<Body, T>& streams, int64_t rows, int64_t cols, cudaStream_t stream) {
-  if (rows == 0 || cols == 0) return;
+  if (rows == 0 || cols == 0) return cudaSuccess;
   constexpr int kPack = kPackBytes / sizeof(T);
   const bool worth_packing = cols % kPack == 0 || rows * cols > kMostElementsForOneLaunch;
   const int64_t packed = worth_packing && is_aligned(streams, rows, cols, kPackBytes)
@@ -204,21 +202,18 @@ void run_streams(
   if (packed < cols) {
     launch_packs<Body, T, 1>(advance(streams, 0, packed), rows, cols - packed, stream);
   }
+  return cudaGetLastError();
 }
 
-// Calls body<T>() for the type of the tensor's elements.
+// Calls body<T>() for the type of the elements.
 template <class Body>
-void with_dtype(const torch::stable::Tensor& tensor, const Body& body) {
-  using torch::headeronly::ScalarType;
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float: return body.template operator()<float>();
-    case ScalarType::BFloat16: return body.template operator()<__nv_bfloat16>();
-    case ScalarType::Half: return body.template operator()<__half>();
-    default:
-      STD_TORCH_CHECK(
-          false, "dtype must be float32, bfloat16 or float16, not ",
-          torch::headeronly::toString(tensor.scalar_type()));
+cudaError_t with_type(Element element, const Body& body) {
+  switch (element) {
+    case Element::kFloat: return body.template operator()<float>();
+    case Element::kBFloat16: return body.template operator()<__nv_bfloat16>();
+    case Element::kHalf: return body.template operator()<__half>();
   }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace activation::cuda

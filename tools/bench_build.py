@@ -2,8 +2,9 @@
 
 The peer of the first group is ``torch.utils.cpp_extension`` on the same device code, in the form in
 which extensions are usually written: each file for nvcc, and the binding, includes torch's full
-headers. Both compile the same list of files for the same architectures, in the same run, with empty
-caches. CPU seconds are those of all processes, as the kernel accounts for them; for that alone the
+headers. A second time it compiles our files as they are, which shows how much of the difference is
+in the sources and how much in the builder. All compile the same list of files for the same
+architectures, in the same run, with empty caches. CPU seconds are those of all processes, as the kernel accounts for them; for that alone the
 builder's sandbox is off.
 """
 
@@ -78,19 +79,17 @@ def measure(command: list[str], variables: dict[str, str], **options: Any) -> di
     return {"seconds": round(wall, 3), "cpu_seconds": round(cpu, 3)}
 
 
-def plan_cuda(settings: Settings) -> VariantBuild:
-    """Plan the variant for CUDA, for the architectures of this benchmark."""
+def plan_cuda(settings: Settings, archs: tuple[str, ...]) -> VariantBuild:
+    """Plan the variant for CUDA, for these architectures."""
     build = read_build(PROJECT)
-    selection = Selection(backends=frozenset({BackendKind.CUDA}), archs=ARCHS)
+    selection = Selection(backends=frozenset({BackendKind.CUDA}), archs=archs)
     made = plan(
         build, read_sources(PROJECT, build), host=detect_host(settings), selection=selection
     )
     return made.variants[0]
 
 
-def build_ours(
-    project: Path, cache: Path, *more: str, archs: tuple[str, ...] = ARCHS
-) -> dict[str, Any]:
+def build_ours(project: Path, cache: Path, *more: str, archs: tuple[str, ...]) -> dict[str, Any]:
     """Build the variant for CUDA as a user does; return what it took and the report."""
     variables = {**os.environ, "XDG_CACHE_HOME": str(cache), "KERNEL_BUILDER_SANDBOX": "off"}
     report = cache / "report.json"
@@ -105,15 +104,18 @@ def build_ours(
     return {**figures, **{name: variant[name] for name in names}}
 
 
-def build_peer(scratch: Path, settings: Settings) -> dict[str, Any]:
-    """Build the same files by ``torch.utils.cpp_extension``."""
-    variant = plan_cuda(settings)
+def build_peer(
+    scratch: Path, settings: Settings, *, archs: tuple[str, ...], full_headers: bool
+) -> dict[str, Any]:
+    """Build the same files by ``torch.utils.cpp_extension``, in its usual form or as they are."""
+    scratch.mkdir()
+    variant = plan_cuda(settings, archs)
     environment = prepare_environment(variant, settings)
     assert environment.cuda is not None
     project = scratch / "project"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("build"))
     for unit in variant.units:
-        if needs_device_compiler(unit) or unit.component is None:
+        if full_headers and (needs_device_compiler(unit) or unit.component is None):
             source = project / unit.source
             source.write_text(FULL_HEADERS + source.read_text())
     libraries = scratch / "lib"
@@ -143,7 +145,7 @@ def build_peer(scratch: Path, settings: Settings) -> dict[str, Any]:
     variables = {
         **os.environ,
         "CUDA_HOME": str(environment.cuda.root),
-        "TORCH_CUDA_ARCH_LIST": ";".join(ARCHS),
+        "TORCH_CUDA_ARCH_LIST": ";".join(archs),
         "MAX_JOBS": "2",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
@@ -176,26 +178,30 @@ def build_ten(scratch: Path, cache: Path) -> dict[str, Any]:
     }
 
 
-def measure_builds(scratch: Path, *, with_peer: bool) -> dict[str, Any]:
+def measure_builds(scratch: Path, *, archs: tuple[str, ...], with_peer: bool) -> dict[str, Any]:
     """Take all figures."""
     cache = scratch / "cache"
     cache.mkdir()
     settings = read_settings({**os.environ, "XDG_CACHE_HOME": str(cache)})
-    prepare_environment(plan_cuda(settings), settings)
+    prepare_environment(plan_cuda(settings, archs), settings)
     toolchains = settings.cache / "toolchains"
     size = sum(path.lstat().st_size for path in toolchains.rglob("*") if path.is_file())
     project = scratch / "activation"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("build"))
-    ours = build_ours(project, cache)
-    warm = [build_ours(project, cache)["seconds"] for _ in range(5)]
-    linked = build_ours(project, cache, "--force")
-    peer = build_peer(scratch, settings) if with_peer else None
+    ours = build_ours(project, cache, archs=archs)
+    warm = [build_ours(project, cache, archs=archs)["seconds"] for _ in range(5)]
+    linked = build_ours(project, cache, "--force", archs=archs)
+    lean_peer, peer = (
+        build_peer(scratch / name, settings, archs=archs, full_headers=full) if with_peer else None
+        for name, full in (("lean", False), ("full", True))
+    )
     variables = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     planned = [measure([str(BUILDER), "plan", str(project)], variables) for _ in range(PLANS)]
     return {
-        "archs": list(ARCHS),
+        "archs": list(archs),
         "ours": ours,
         "peer": peer,
+        "lean_peer": lean_peer,
         "ratio": None if peer is None else round(peer["cpu_seconds"] / ours["cpu_seconds"], 2),
         "warm_s": statistics.median(warm),
         "from_object_cache_s": linked["seconds"],
@@ -233,12 +239,13 @@ def format_page(document: dict[str, Any]) -> str:
     """Write the figures for people."""
     meta, found = document["meta"], document["figures"]
     ours, peer, ten = found["ours"], found["peer"], found["ten"]
-    other = "| `torch.utils.cpp_extension` | not in this run | | |"
+    peers = ["| `torch.utils.cpp_extension` | not in this run | | |"]
     if peer is not None:
-        other = (
-            f"| `torch.utils.cpp_extension` | {peer['cpu_seconds']:.1f} | {peer['seconds']:.1f} | "
-            f"{peer['size_bytes'] / 1e6:.2f} MB |"
-        )
+        peers = [
+            f"| `torch.utils.cpp_extension`, {what} | {each['cpu_seconds']:.1f} | "
+            f"{each['seconds']:.1f} | {each['size_bytes'] / 1e6:.2f} MB |"
+            for what, each in (("usual form", peer), ("our files", found["lean_peer"]))
+        ]
 
     def row(what: str, figure: str, goal: str, *, met: bool) -> str:
         return f"| {what} | {figure} | {goal} | {'yes' if met else '**no**'} |"
@@ -255,18 +262,18 @@ def format_page(document: dict[str, Any]) -> str:
             f"`{meta['commit']}`: {meta['cpu']}, load {meta['load']} before the run, Python "
             f"{meta['python']}, torch {meta['torch']}. No GPU was there; nothing ran on one.",
             "",
-            f"## `activation` for CUDA, {len(found['archs'])} architectures "
-            f"({' '.join(found['archs'])}), empty caches",
+            f"## `activation` for CUDA, architectures {' '.join(found['archs'])}, empty caches",
             "",
             "The peer compiles the same files in the usual form: torch's full headers in the binding "
-            "and in each file for nvcc. CPU seconds count every process; the clock depends on what "
+            "and in each file for nvcc; and once our files as they are, of which those for nvcc "
+            "include no header of torch. CPU seconds count every process; the clock depends on what "
             "else the machine did.",
             "",
             "| | CPU seconds | seconds on the clock | library |",
             "|---|---|---|---|",
             f"| `kernel-builder build` (checks and import included) | {ours['cpu_seconds']:.1f} | "
             f"{ours['seconds']:.1f} | {ours['size_bytes'] / 1e6:.2f} MB |",
-            other,
+            *peers,
             "",
             "Where ours goes:",
             "",
@@ -329,14 +336,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=RESULTS, help="the directory of the results")
     parser.add_argument("--without-peer", action="store_true", help="measure our builds alone")
+    parser.add_argument(
+        "--arch", action="append", help="build for this alone, or these; the goals are for seven"
+    )
     arguments = parser.parse_args()
+    archs = tuple(arguments.arch or ARCHS)
     output = arguments.output
     meta = describe_machine()
     with tempfile.TemporaryDirectory(prefix="bench-build-") as scratch:
         document = {
             "meta": meta,
             "goals": GOALS,
-            "figures": measure_builds(Path(scratch), with_peer=not arguments.without_peer),
+            "figures": measure_builds(
+                Path(scratch), archs=archs, with_peer=not arguments.without_peer
+            ),
         }
     output.mkdir(parents=True, exist_ok=True)
     (output / "build.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.config.model import Build, TvmFfiFramework
-from kernel_builder.errors import UploadError
-from kernel_spec.names import RepoId
+from kernel_builder.config.read import read_build
+from kernel_builder.errors import ProjectError, UploadError
+from kernel_spec.names import RepoId, parse_repo_id
 
 FILE_NAME = "CARD.md"
+
+_FRONT_MATTER = re.compile(r"\ufeff?---\r?\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
+_LICENCE = re.compile(r"""^license:[ \t]*["']?([^"'\r\n#]*[^"'\s#])""", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +53,61 @@ def render_card(
     ``source``.
 
     Raises:
-        UploadError: the template cannot be filled in, with its line.
+        UploadError: the template cannot be filled in, with its line; or it states another licence
+            than ``build.toml``.
     """
     place = project / FILE_NAME
     if not place.is_file():
         return None
+    text = _fill_in(place, project, build, repo, variants)
+    _refuse_other_licence(place, text, build)
+    return text
+
+
+def fill_card(project: Path, *, repo_id: str | None = None) -> str:
+    """Fill in the card of a project for the variants in its ``build/``.
+
+    Args:
+        project: its directory.
+        repo_id: where it will be published; None: what ``build.toml`` says.
+
+    Raises:
+        ConfigError: with every fault of ``build.toml``.
+        FormatError: ``repo_id`` is none.
+        ProjectError: there is no card, or nothing says where it will be published.
+        UploadError: as :func:`render_card`.
+    """
+    build = read_build(project)
+    repo = build.general.repo_id if repo_id is None else parse_repo_id(repo_id)
+    if repo is None:
+        raise ProjectError(
+            f"{project}: nothing says where it will be published; write repo-id under "
+            "[general.hub] of build.toml, or give --repo-id OWNER/NAME"
+        )
+    built = (path.parent.name for path in (project / "build").glob("*/metadata.json"))
+    text = render_card(project, build, repo, variants=built)
+    if text is None:
+        raise ProjectError(f"{project}: no {FILE_NAME} here; kernel-builder init writes one")
+    return text
+
+
+def _refuse_other_licence(place: Path, text: str, build: Build) -> None:
+    """Refuse a card whose front matter states another licence than ``build.toml``."""
+    head = _FRONT_MATTER.match(text)
+    stated = _LICENCE.search(head[1]) if head else None
+    meant = build.general.license
+    # "other" is the hub's word for a licence that it has no name for.
+    if stated is None or meant is None or stated[1].lower() in (meant.lower(), "other"):
+        return
+    raise UploadError(
+        f'{place}: its front matter says "license: {stated[1]}", build.toml says "{meant}"; '
+        "expected the same: write license: {{ license }}, or correct one of them"
+    )
+
+
+def _fill_in(
+    place: Path, project: Path, build: Build, repo: RepoId, variants: Iterable[str]
+) -> str:
     import jinja2
     from jinja2.sandbox import SandboxedEnvironment
 

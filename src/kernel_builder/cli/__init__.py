@@ -15,12 +15,18 @@ _VERBS = {
     "update": "kernel_builder.cli.lock:update",
     "rebuild": "kernel_builder.cli.rebuild:rebuild",
     "check": "kernel_builder.cli.check:check",
+    "check-abi": "kernel_builder.cli.check_abi:check_abi",
+    "check-builds": "kernel_builder.cli.check_builds:check_builds",
+    "lint-abi": "kernel_builder.cli.lint_abi:lint_abi",
+    "hash": "kernel_builder.cli.hash:hash_variants",
     "create-pyproject": "kernel_builder.cli.export:create_pyproject",
     "clean-pyproject": "kernel_builder.cli.export:clean_pyproject",
     "devshell": "kernel_builder.cli.shell:devshell",
     "testshell": "kernel_builder.cli.shell:testshell",
     "upload": "kernel_builder.cli.upload:upload",
     "build-and-upload": "kernel_builder.cli.build_and_upload:build_and_upload",
+    "fill-card": "kernel_builder.cli.fill_card:fill_card",
+    "completions": "kernel_builder.cli.completions:completions",
 }
 
 

@@ -49,38 +49,52 @@ def choose_variant(
         ClientTooOldError, DeviceError, NoVariantError: none does.
         IntegrityError: the best one is damaged, and offline it cannot be repaired.
     """
-    store = Store(settings.cache)
-    variants = variants_of(located.files)
-    judge = Judge(str(located.ref), detect(), list(variants), backend)
+    judge = Judge(str(located.ref), detect(), list(variants_of(located.files)), backend)
     for accepted in judge.fitting:
-        wanted = Wanted(
-            hub=located.hub,
-            repo=located.ref.repo,
-            commit=located.commit,
-            variant=accepted.name,
-            files=variants[accepted.name],
-        )
-        found = find_installed(store, wanted.files, settings.state)
-        if isinstance(found, VariantDir):
-            if judge.accepts(
-                accepted,
-                found.metadata,
-                check_arch=check_arch,
-                on_disk=found,
-                state=settings.state,
-            ):
-                return Chosen(wanted, installed=found, have={}, metadata=found.metadata)
-            continue
-        if isinstance(found, Damage):
-            _report_damage(wanted, found, settings, on_disk=located.on_disk)
-        if settings.offline and not located.on_disk:
-            judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
-            continue
-        data = fetch_metadata(wanted, store)
-        metadata = _usable_metadata(data, judge, accepted)
-        if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
-            return Chosen(wanted, None, have={FILE_NAME: data or b""}, metadata=metadata)
+        chosen = find_candidate(judge, accepted, located, settings, check_arch=check_arch)
+        if chosen is not None:
+            return chosen
     raise _nothing_fits(located, judge, settings, backend)
+
+
+def find_candidate(
+    judge: Judge,
+    accepted: Accepted,
+    located: Located,
+    settings: Settings,
+    *,
+    check_arch: bool = True,
+) -> Chosen | None:
+    """Return a variant that fits by name if it fits by all that is known of it; the judge keeps why not.
+
+    Raises:
+        IntegrityError: it is damaged, and offline it cannot be repaired.
+        MetadataError: its metadata is wrong.
+    """
+    store = Store(settings.cache)
+    wanted = Wanted(
+        hub=located.hub,
+        repo=located.ref.repo,
+        commit=located.commit,
+        variant=accepted.name,
+        files=variants_of(located.files)[accepted.name],
+    )
+    found = find_installed(store, wanted.files, settings.state)
+    if isinstance(found, VariantDir):
+        fits = judge.accepts(
+            accepted, found.metadata, check_arch=check_arch, on_disk=found, state=settings.state
+        )
+        return Chosen(wanted, found, have={}, metadata=found.metadata) if fits else None
+    if isinstance(found, Damage):
+        _report_damage(wanted, found, settings, on_disk=located.on_disk)
+    if settings.offline and not located.on_disk:
+        judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
+        return None
+    data = fetch_metadata(wanted, store)
+    metadata = _usable_metadata(data, judge, accepted)
+    if metadata is not None and judge.accepts(accepted, metadata, check_arch=check_arch):
+        return Chosen(wanted, None, have={FILE_NAME: data or b""}, metadata=metadata)
+    return None
 
 
 def _nothing_fits(
@@ -128,9 +142,23 @@ def _report_damage(wanted: Wanted, damage: Damage, settings: Settings, *, on_dis
 
 
 def _hint(located: Located, settings: Settings, backend: BackendKind | None) -> str:
-    """Name another version that has a fitting variant, if one has; never fails."""
-    if located.refs is None:
+    """Name another version that has a fitting variant, if one has."""
+    other = find_other_version(located, settings, backend)
+    if other is None:
         return ""
+    version, name = other
+    return (
+        f"However, version {version} has a variant that fits ({name}): "
+        f"get_kernel({str(located.ref.repo)!r}, version={version})."
+    )
+
+
+def find_other_version(
+    located: Located, settings: Settings, backend: BackendKind | None
+) -> tuple[int, str] | None:
+    """Return the newest other version that has a fitting variant, and that one's name; never fails."""
+    if located.refs is None:
+        return None
     current = version_of_branch(located.taken.removeprefix("branch "))
     commits = {ref.name: ref.commit for ref in located.refs.branches}
     others = [version for version in versions_of(located.refs) if version != current]
@@ -141,8 +169,5 @@ def _hint(located: Located, settings: Settings, backend: BackendKind | None) -> 
         except KernelError:
             continue
         if (fitting := choose(system, variants_of(files), backend=backend)) is not None:
-            return (
-                f"However, version {version} has a variant that fits ({fitting.name}): "
-                f"get_kernel({str(located.ref.repo)!r}, version={version})."
-            )
-    return ""
+            return version, fitting.name
+    return None

@@ -13,6 +13,7 @@
     ├── DependencyError     (RuntimeError, ValueError) kernels that need each other, or undeclared
     ├── NoVariantError      (FileNotFoundError) nothing fits this system      .decisions
     ├── SourceBuildError    (FileNotFoundError) none fits, none could be built .repo_id .decisions
+    ├── BundleError         (ValueError)       a bundle that cannot be made, or has no place here
     ├── NotCachedError      (FileNotFoundError) offline, and not in the cache .repo_id
     ├── NotAKernelError     (FileNotFoundError) a path that holds no kernel   .path
     ├── HubUnreachableError (ConnectionError)  no answer, 5xx or 429          .url .status .retry_after
@@ -138,6 +139,10 @@ class SourceBuildError(KernelError, FileNotFoundError):
         self.repo_id = repo_id
         self.decisions = tuple(decisions)
         super().__init__(message)
+
+
+class BundleError(KernelError, ValueError):
+    """A bundle that cannot be made as asked, or that has no place on this machine."""
 
 
 class NotCachedError(KernelError, FileNotFoundError):

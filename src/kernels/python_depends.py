@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kernels.errors import KernelImportError
 
 if TYPE_CHECKING:
+    from kernel_spec.metadata import Metadata
     from kernels.importer import VariantDir
 
 # name in ``python-depends`` -> (distribution, module); the names that the published client knows.
@@ -28,14 +29,18 @@ def require_packages(variant: VariantDir) -> None:
     Raises:
         KernelImportError: naming those that are not, and how to get them.
     """
-    missing = [name for name in variant.metadata.python_depends if not _is_here(name)]
-    if missing:
+    if missing := find_missing(variant.metadata):
         wanted = " ".join(map(distribution_of, missing))
         raise KernelImportError(
             f"The kernel {variant.metadata.name} needs Python packages that are not installed: "
             f"{', '.join(missing)}. Install them: pip install {wanted}",
             variant.path,
         )
+
+
+def find_missing(metadata: Metadata) -> list[str]:
+    """Return the packages that a kernel says it needs and that are not installed."""
+    return [name for name in metadata.python_depends if not _is_here(name)]
 
 
 def distribution_of(name: str) -> str:

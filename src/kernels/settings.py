@@ -65,6 +65,7 @@ _HTTP_URL = re.compile(
 )
 _FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 # An entry begins where "owner/name=" begins, so that a path may hold colons.
 _OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
@@ -168,6 +169,37 @@ def fingerprint(environ: Mapping[str, str] | None = None) -> tuple[str | None, .
     """Return the raw text of every variable that ``read_settings`` reads."""
     get = (os.environ if environ is None else environ).get
     return tuple([get(name) for name in VARIABLES])
+
+
+def describe_settings(environ: Mapping[str, str] | None = None) -> list[tuple[str, str, str]]:
+    """Return name, value and origin of every variable above; the origin is its name's or ``default``.
+
+    Credentials in URLs are left out; tokens are no settings of this package and never read here.
+    """
+    env = os.environ if environ is None else environ
+    settings = read_settings(env)
+    defaults = {
+        "KERNELS_CACHE": str(settings.cache),
+        "KERNELS_HUB": " ".join(hub.url for hub in settings.hubs),
+        "KERNELS_LOAD": "allow",
+        "KERNELS_REF_TTL": f"{settings.ref_ttl:g}",
+        "HF_HUB_CACHE": str(settings.snapshots[-1]),
+        "HF_ENDPOINT": settings.token_hub,
+        "XDG_CONFIG_HOME": str(settings.config.parent),
+        "XDG_STATE_HOME": str(settings.state.parent),
+    }
+    rows = []
+    for name in VARIABLES:
+        if name in env:
+            rows.append((name, hide_credentials(env[name]), "environment"))
+        elif name in defaults:
+            rows.append((name, hide_credentials(defaults[name]), "default"))
+    return rows
+
+
+def hide_credentials(text: str) -> str:
+    """Return a text without the user and password of the URLs in it."""
+    return _CREDENTIALS.sub("", text)
 
 
 def parse_hubs(text: str) -> tuple[HubAddress, ...]:

@@ -16,8 +16,10 @@ from kernels._version import __version__
 
 VERBS = {
     "benchmark": "Time a kernel on this machine, beside its peers.",
+    "bundle": "Carry kernels to machines that reach no hub, in one file.",
     "cache": "Look at, and verify, the cache.",
     "check": "Check that a published kernel keeps the rules of the format.",
+    "doctor": "Say why a kernel does not load here, and what to do.",
     "download": "Bring what a project's lock names into the cache.",
     "info": "Show what a kernel says of itself.",
     "lock": "Write which commit of every kernel a project uses.",

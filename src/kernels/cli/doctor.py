@@ -1,0 +1,89 @@
+"""``kernels doctor``: why a kernel does not load here, one cause and one command; or what this machine is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kernels.cli.asking import version_of
+
+if TYPE_CHECKING:
+    from kernels.doctor import Diagnosis
+
+
+@click.command(name="doctor")
+@click.argument("kernel", required=False)
+@click.option("--version", help="A version, or a range of tags; default: the highest version.")
+@click.option("--revision", help="A branch, tag or commit instead of a version.")
+@click.option("--backend", help="Judge for this backend instead of the system's.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def command(  # noqa: PLR0917 - click's signature
+    ctx: click.Context,
+    kernel: str | None,
+    version: str | None,
+    revision: str | None,
+    backend: str | None,
+    as_json: bool,
+) -> None:
+    """Say why KERNEL, a repository's id or a path, does not load here, and what to do about it.
+
+    Every check of a load is made, on the bytes of the variant too (C library, C++ library, CUDA runtime,
+    torch's functions, GPU code); nothing of the kernel is run. Exits with 1 where it would not load.
+    Without KERNEL: what this machine is, and where each setting comes from.
+    """
+    from kernels.settings import read_settings
+
+    settings = read_settings()
+    if kernel is None:
+        from kernels.doctor_environment import examine, format_report
+
+        report = examine(settings)
+        click.echo(json.dumps(report, indent=2) if as_json else "\n".join(format_report(report)))
+        return
+    from kernels.asked import parse_backend, parse_ref
+    from kernels.doctor import diagnose, diagnose_path
+
+    kind = parse_backend(backend)
+    path = Path(kernel)
+    if path.is_dir() and (version, revision) == (None, None):
+        diagnosis = diagnose_path(path.absolute(), kind, kernel)
+    else:
+        diagnosis = diagnose(parse_ref(kernel, revision, version_of(version)), settings, kind)
+    _show(diagnosis, as_json=as_json)
+    if diagnosis.advice is not None:
+        ctx.exit(1)
+
+
+def _show(diagnosis: Diagnosis, *, as_json: bool) -> None:
+    from kernels.errors import describe_decisions
+    from kernels.settings import hide_credentials
+
+    where, advice = hide_credentials(diagnosis.where), diagnosis.advice
+    if as_json:
+        reasons = {
+            d.name: [] if not hasattr(d, "reasons") else [[r.kind, r.text] for r in d.reasons]
+            for d in diagnosis.decisions
+        }
+        document = {
+            "kernel": diagnosis.what,
+            "from": where,
+            "system": diagnosis.system,
+            "chosen": diagnosis.chosen,
+            "variants": reasons,
+            "advice": None if advice is None else advice._asdict(),
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    click.echo(f"{diagnosis.what} ({where})")
+    click.echo(f"system: {diagnosis.system}")
+    for line in describe_decisions(diagnosis.decisions):
+        click.echo(f"  {line}")
+    if advice is None:
+        click.echo(f"It loads: {diagnosis.chosen}")
+        return
+    click.echo(f"cause: {f'{advice.variant}: ' if advice.variant else ''}{advice.cause}")
+    click.echo(f"do: {advice.command}")

@@ -1,0 +1,157 @@
+"""Finds why a kernel does, or does not, load here: every check of a load in its order, and nothing of it run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_spec.backend import BackendKind
+from kernel_spec.compat import Accepted, Decision
+from kernel_spec.errors import KernelError, MetadataError
+from kernel_spec.metadata import FILE_NAME
+from kernels.choose import find_candidate, find_other_version
+from kernels.doctor_advice import Advice, advise, find_chosen
+from kernels.errors import ForbiddenError, TrustError
+from kernels.fit import Judge
+from kernels.install import install
+from kernels.local import find_variants, verify_local
+from kernels.request import Request, walk
+from kernels.resolve import resolve
+from kernels.revision import KernelRef
+from kernels.settings import Settings
+from kernels.source import Located, locate, variants_of
+from kernels.store import Store
+from kernels.system import describe, detect, detect_devices
+
+
+class Diagnosis(NamedTuple):
+    """What a load of a kernel would come to.
+
+    Attributes:
+        what: the kernel.
+        where: the hub and the commit, or the path.
+        system: this machine in one line.
+        decisions: every variant, and why it is taken or not; those behind the chosen one were
+            judged by their names alone.
+        advice: why it would not load and what to do; None where it loads.
+    """
+
+    what: str
+    where: str
+    system: str
+    decisions: tuple[Decision, ...]
+    advice: Advice | None
+
+    @property
+    def chosen(self) -> str | None:
+        """The variant that a load takes, or None."""
+        found = find_chosen(self.decisions)
+        return None if found is None else found.name
+
+
+def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = None) -> Diagnosis:
+    """Do all of a load of a kernel but the import.
+
+    The variants that fit by their names are brought into the cache, best first, until one would link
+    and has code for every visible device.
+
+    Raises:
+        As ``source.locate``: a hub that cannot be asked, no such kernel or version.
+    """
+    if (override := settings.overrides.get(str(ref.repo))) is not None:
+        return diagnose_path(override, backend, str(ref))
+    if settings.never:
+        raise ForbiddenError(str(ref.repo))
+    located = locate(ref, settings)
+    variants = variants_of(located.files)
+    judge = Judge(str(ref), detect_devices(detect()), list(variants), backend)
+    for accepted in judge.fitting:
+        if _would_load(judge, accepted, located, settings):
+            break
+    advice = _advise(ref, located, judge, settings, backend)
+    where = f"{located.hub.url}, {located.taken}, commit {located.commit[:12]}"
+    return Diagnosis(str(ref), where, describe(judge.system), judge.verdicts, advice)
+
+
+def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnosis:
+    """Do all of a load of a path but the import.
+
+    Raises:
+        NotAKernelError: there is no kernel at the path.
+    """
+    places = find_variants(path) or {path.name: path}
+    judge = Judge(what, detect_devices(detect()), list(places), backend)
+    for accepted in judge.fitting:
+        place = places[accepted.name]
+        try:
+            variant = verify_local(place)
+        except MetadataError as err:
+            judge.pass_over(accepted, (place / FILE_NAME).read_bytes(), err)
+            continue
+        if judge.accepts(accepted, variant.metadata, on_disk=variant):
+            break
+    decisions = judge.verdicts
+    advice = None if find_chosen(decisions) else advise(what, decisions, judge.system)
+    return Diagnosis(what, str(path), describe(judge.system), decisions, advice)
+
+
+def _would_load(judge: Judge, accepted: Accepted, located: Located, settings: Settings) -> bool:
+    """Judge a variant as a load does: its metadata first, its bytes where that speaks for it."""
+    candidate = find_candidate(judge, accepted, located, settings)
+    if candidate is None:
+        return False
+    variant = candidate.installed
+    if variant is None:
+        variant = install(
+            Store(settings.cache), candidate.wanted, settings.state, have=candidate.have
+        )
+    return judge.accepts(accepted, variant.metadata, on_disk=variant, state=settings.state)
+
+
+def _advise(
+    ref: KernelRef,
+    located: Located,
+    judge: Judge,
+    settings: Settings,
+    backend: BackendKind | None,
+) -> Advice | None:
+    """Say what keeps a kernel from loading, the first thing that a load would trip over."""
+    decisions = judge.verdicts
+    if (chosen := find_chosen(decisions)) is not None:
+        return _find_obstacle(ref, chosen.name, settings, backend)
+    advice = advise(str(ref.repo), decisions, judge.system)
+    other = find_other_version(located, settings, backend)
+    if other is None:
+        return advice
+    version, variant = other
+    return Advice(
+        variant,
+        f"{advice.cause or 'no variant fits'}; version {version} has one that fits",
+        f"get_kernel({str(ref.repo)!r}, version={version})",
+    )
+
+
+def _find_obstacle(
+    ref: KernelRef, chosen: str, settings: Settings, backend: BackendKind | None
+) -> Advice | None:
+    """Return what keeps a fitting variant from being loaded: trust, a kernel or package that it needs."""
+    from kernels.python_depends import distribution_of, find_missing
+    from kernels.trust import require_trust
+
+    request = Request(settings=settings, backend=backend)
+    try:
+        nodes = tuple(walk(resolve(ref, request)))
+    except KernelError as err:
+        return Advice(
+            chosen, f"a kernel that it needs cannot be had: {err}", f"kernels info {ref.repo}"
+        )
+    for node in nodes:
+        if node.located is not None and not node.located.hub.is_directory:
+            try:
+                require_trust(node.located, settings, consent=False)
+            except TrustError as err:
+                return Advice(chosen, str(err), f"kernels trust add {node.ref.repo.owner}")
+        if missing := find_missing(node.metadata):
+            cause = f"{node.ref.repo} needs packages that are not installed: {', '.join(missing)}"
+            return Advice(chosen, cause, f"pip install {' '.join(map(distribution_of, missing))}")
+    return None

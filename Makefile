@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test integration lint format bench bench-build bench-load gpu-build gpu docs clean
+.PHONY: help setup demo test integration lint format bench bench-build bench-load bench-promises gpu-build gpu docs clean
 
 help:
 	@echo "make demo         build two kernels, publish them, load them with one line, show the result"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench        the figures of docs/results, measured here"
 	@echo "make bench-load   loads beside the published client, measured here"
 	@echo "make bench-build  the figures of CUDA builds, measured here (about 15 minutes of two cores)"
+	@echo "make bench-promises  the seeds' promises, measured here (about ten minutes)"
 	@echo "make gpu-build    every kernel's CUDA variants, on a machine without a GPU"
 	@echo "make gpu          test and time them on the GPU that is here; K='name name' for some"
 	@echo "make docs         regenerate the generated pages"
@@ -58,6 +59,9 @@ bench-load: setup
 
 bench-build: setup
 	@$(BIN)/python tools/bench_build.py
+
+bench-promises: setup
+	@$(BIN)/python tools/bench_promises.py
 
 # Needs no GPU: nvcc comes from wheels.
 gpu-build: setup

@@ -1,4 +1,4 @@
-"""Write ``manylinux.json`` from the policy file of an installed auditwheel.
+"""Write ``manylinux.json`` and ``manylinux_versions.json`` from the policy file of an installed auditwheel.
 
     python tools/refresh_manylinux.py .../site-packages/auditwheel/policy/manylinux-policy.json
 
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "src/kernel_builder/policy/manylinux.json"
+EVERY = TARGET.with_name("manylinux_versions.json")
 POLICY = "manylinux_2_28"
 MACHINES = ("aarch64", "x86_64")
 FAMILIES = ("CXXABI", "GCC", "GLIBC", "GLIBCXX")
@@ -66,10 +67,29 @@ def make_document(policies: list[dict[str, object]]) -> dict[str, object]:
     }
 
 
+def make_versions(policies: list[dict[str, object]]) -> dict[str, object]:
+    """Return the newest versions of each policy and machine, for ``check-abi --manylinux``."""
+    found: dict[str, object] = {}
+    for policy in policies:
+        name, symbols = str(policy["name"]), policy["symbol_versions"]
+        assert isinstance(symbols, dict)
+        if name.startswith("manylinux_"):
+            found[name] = {
+                machine: {family: newest(symbols[machine][family]) for family in FAMILIES}
+                for machine in MACHINES
+                if machine in symbols
+            }
+    return {
+        "source": "tools/refresh_manylinux.py, from the policies of auditwheel (PEP 600)",
+        "policies": found,
+    }
+
+
 def main() -> None:
-    document = make_document(json.loads(Path(sys.argv[1]).read_text()))
-    TARGET.write_text(json.dumps(document, indent=2) + "\n")
-    print(f"{TARGET}: {document['versions']}")
+    policies = json.loads(Path(sys.argv[1]).read_text())
+    for target, document in ((TARGET, make_document(policies)), (EVERY, make_versions(policies))):
+        target.write_text(json.dumps(document, indent=2) + "\n")
+        print(target)
 
 
 if __name__ == "__main__":

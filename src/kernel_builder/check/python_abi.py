@@ -12,10 +12,12 @@ BASELINE = (3, 9)
 PREFIXES = ("Py", "_Py")
 
 
-def check_python_abi(library: SharedLibrary) -> Iterator[Finding]:
-    """Find symbols of Python that are not in its stable ABI, or came after 3.9."""
+def check_python_abi(
+    library: SharedLibrary, oldest: tuple[int, int] = BASELINE
+) -> Iterator[Finding]:
+    """Find symbols of Python that are not in its stable ABI, or came after the oldest that counts."""
     since = read_stable_symbols()
-    baseline = ".".join(str(number) for number in BASELINE)
+    baseline = ".".join(str(number) for number in oldest)
     for symbol in library.undefined:
         if not symbol.name.startswith(PREFIXES):
             continue
@@ -28,7 +30,7 @@ def check_python_abi(library: SharedLibrary) -> Iterator[Finding]:
                 message="it is not in Python's stable ABI and may be gone in another Python",
                 fix="call a function of the limited API (docs.python.org/3/c-api/stable.html)",
             )
-        elif added > BASELINE:
+        elif added > oldest:
             yield Finding(
                 file=library.file,
                 rule="python-abi",

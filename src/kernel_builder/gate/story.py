@@ -13,6 +13,7 @@ from typing import Any
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.variant import find_variants
+from kernel_builder.described import write_metadata
 from kernel_builder.errors import CommandError, ProjectError
 from kernel_builder.gate import probe
 from kernel_builder.gate.fresh_memory import MALLOC_BYTE
@@ -22,7 +23,7 @@ from kernel_builder.proof import add_proof, remove_proof
 from kernel_builder.sandbox import Sandbox, View, choose_sandbox, run_confined
 from kernel_builder.settings import Settings
 from kernel_spec.backend import BackendKind
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata, parse_metadata
+from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 
 # A check that ends the process is skipped by the next one; a kernel that does so often is broken.
 _MOST_DEATHS = 5
@@ -275,10 +276,5 @@ def _record(variant: Path, metadata: Metadata, result: GateResult) -> None:
         proof = dict(result.proof)
         layers = proof.pop("layers")
         changed = add_proof(metadata, result.device, proof, layers)
-    if changed == metadata:
-        return
-    place = variant / FILE_NAME
-    with tempfile.NamedTemporaryFile(dir=variant.parent, prefix=".new-", delete=False) as stream:
-        stream.write(format_metadata(changed))
-    Path(stream.name).chmod(0o644)
-    Path(stream.name).replace(place)
+    if changed != metadata:
+        write_metadata(variant, changed)

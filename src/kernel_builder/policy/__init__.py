@@ -1,9 +1,10 @@
-"""The rules' data: newest symbol versions, permitted libraries, torch's versioned functions."""
+"""The rules' data: symbol versions, permitted libraries, torch's stable functions and what they replace."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -66,6 +67,28 @@ def read_version_caps() -> VersionCaps:
 
 
 @cache
+def list_policies() -> tuple[str, ...]:
+    """Return the names of the policies of PEP 600 that are known, oldest first."""
+    return tuple(sorted(_read("manylinux_versions.json")["policies"], key=_order))
+
+
+def find_policy(name: str, machine: str) -> VersionCaps | None:
+    """Read the newest versions that a policy of PEP 600 has on a machine; None: it has none."""
+    machines = _read("manylinux_versions.json")["policies"].get(name, {})
+    if machine not in machines:
+        return None
+    newest = {
+        family: tuple(int(part) for part in text.split("."))
+        for family, text in machines[machine].items()
+    }
+    return VersionCaps(name=name, newest=newest)
+
+
+def _order(name: str) -> list[int]:
+    return [int(part) for part in name.split("_")[1:]]
+
+
+@cache
 def read_system_libraries(machine: str) -> frozenset[str]:
     """Read the names of the system's libraries that a variant may ask for."""
     libraries = _read("manylinux.json")["libraries"]
@@ -108,6 +131,39 @@ def read_shims() -> Shims:
         for name in names
     }
     return Shims(known_to=parse_major_minor(document["torch"]), since=since)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replacement:
+    """What stands in torch's stable interface for something of the full one.
+
+    Attributes:
+        kind: ``header``, ``macro``, ``name`` or ``method``.
+        match: the spellings, with ``*`` for any end.
+        write: what to use instead.
+        since: the torch that first has it; None where nothing of torch replaces it.
+    """
+
+    kind: str
+    match: tuple[str, ...]
+    write: str
+    since: MajorMinor | None = None
+
+
+@cache
+def read_replacements() -> tuple[Replacement, ...]:
+    """Read what replaces what, in the order in which entries are tried."""
+    place = files(__name__).joinpath("stable_replacements.toml")
+    document = tomllib.loads(place.read_text(encoding="utf-8"))
+    return tuple(
+        Replacement(
+            kind=entry["kind"],
+            match=tuple(entry["match"]),
+            write=entry["write"],
+            since=parse_major_minor(entry["since"]) if "since" in entry else None,
+        )
+        for entry in document["entry"]
+    )
 
 
 def _read(name: str) -> Any:

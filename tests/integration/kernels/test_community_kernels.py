@@ -45,6 +45,7 @@ def test_a_kernel_builds_and_passes_its_own_tests(name: str, tmp_path: Path) -> 
         CI="true",
         LOCAL_KERNELS=f"kernels-community/{name}={project}",
     )
+    run(BUILDER, "check", project, "--gate")
 
 
 @pytest.mark.parametrize("source", ISA_UNITS, ids=lambda path: path.stem)

@@ -1,0 +1,26 @@
+"""``kernel-builder check-builds``: whether every directory of ``build/`` is a variant that says what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.frame import project_argument
+
+
+@click.command("check-builds")
+@project_argument
+def check_builds(directory: Path) -> None:
+    """Check that each variant of DIR has a metadata.json that can be read, all of one kernel."""
+    from kernel_builder.check.builds import find_build_faults, list_builds
+    from kernel_builder.config.model import FILE_NAME
+
+    place = directory.parent if directory.name == FILE_NAME else directory
+    builds = list_builds(place)
+    faults = find_build_faults(builds)
+    for fault in faults:
+        click.echo(fault)
+    if faults:
+        raise click.exceptions.Exit(1)
+    click.echo(f"{len(builds)} variant{'s' if len(builds) != 1 else ''}: ok")

@@ -1,0 +1,46 @@
+"""``kernel-builder lint-abi``: what keeps a project from torch's stable ABI, and what replaces it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.frame import json_option, project_argument
+
+
+@click.command("lint-abi")
+@project_argument
+@json_option
+def lint_abi(directory: Path, as_json: bool) -> None:
+    """Say which lines of DIR keep it from one binary for every torch: torch's stable ABI."""
+    from kernel_builder.check.stable_source import SUFFIXES, check_stable_source
+    from kernel_builder.config.model import FILE_NAME
+    from kernel_builder.config.read import read_build
+    from kernel_builder.sources import read_sources
+
+    place = directory.parent if directory.name == FILE_NAME else directory
+    sources = read_sources(place, read_build(place))
+    files = sorted({each.path for each in sources.listed if Path(each.path).suffix in SUFFIXES})
+    findings = [
+        finding
+        for file in files
+        for finding in check_stable_source(
+            (place / file).read_text(encoding="utf-8", errors="replace"), file
+        )
+    ]
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in findings], indent=2))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.file}: {finding.symbol}: {finding.message}; {finding.fix}")
+        count = len({each.file for each in findings})
+        click.echo(
+            f"{count} lines block the stable ABI; docs/guide/checks.md says how to go on"
+            if count
+            else f"nothing in {len(files)} C++ files blocks the stable ABI; write stable-abi in build.toml"
+        )
+    if findings:
+        raise click.exceptions.Exit(1)

@@ -1,5 +1,5 @@
 // What the device code offers: launches on plain memory. No header of torch is read here, because
-// nvcc would read it again for every architecture; cuda_ops.cpp is the side that knows tensors.
+// nvcc would read it again for every architecture; cuda_ops.cpp is what knows tensors.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
-#include "../image_view.h"
+#include "../check_image.h"
 #include "gray_row.h"
 
 namespace img2gray::cpu {

@@ -1,16 +1,10 @@
 // Chooses between two kernels: the packed one for dense rows, and a thread a pixel in a 2D grid for
 // every layout.
-#include "cuda_img2gray.h"
-
-#include <algorithm>
 #include <cstdint>
-
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/stable/accelerator.h>
-#include <torch/csrc/stable/macros.h>
 
 #include "../image_view.h"
 #include "grid_img2gray.cuh"
+#include "launch.h"
 #include "packed_img2gray.cuh"
 
 namespace img2gray::cuda {
@@ -50,7 +44,6 @@ void launch_packed(
   const auto kernel =
       view.is_interleaved() ? packed_kernel<T, true, kWarps> : packed_kernel<T, false, kWarps>;
   kernel<<<blocks, kWarp * kWarps, 0, stream>>>(out, in, rows, weights, to_fixed(weights));
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 template <class T>
@@ -58,23 +51,19 @@ void launch_grid(
     T* out, const T* in, const ImageView& view, const Weights& weights, cudaStream_t stream) {
   constexpr int64_t kMaxGridRows = 65535;
   const dim3 block = view.rows() == 1 ? dim3(256) : dim3(32, 8);
+  const int64_t blocks_high = (view.rows() + block.y - 1) / block.y;
   const dim3 grid(
       static_cast<unsigned>((view.width + block.x - 1) / block.x),
-      static_cast<unsigned>(
-          std::min<int64_t>((view.rows() + block.y - 1) / block.y, kMaxGridRows)));
+      static_cast<unsigned>(blocks_high < kMaxGridRows ? blocks_high : kMaxGridRows));
   grid_kernel<<<grid, block, 0, stream>>>(out, in, view, weights, to_fixed(weights));
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-enum class Form { kBest, kGrid };
-
 template <class T>
-void convert_typed(
-    Form form, Tensor& out, const Tensor& image, const Weights& weights, cudaStream_t stream) {
-  const ImageView view = view_image(out, image, form == Form::kBest);
-  if (view.pixels() == 0) return;
-  T* to = static_cast<T*>(out.mutable_data_ptr());
-  const T* from = static_cast<const T*>(image.const_data_ptr());
+void launch_typed(
+    Form form, void* out, const void* image, const ImageView& view, const Weights& weights,
+    cudaStream_t stream) {
+  T* to = static_cast<T*>(out);
+  const T* from = static_cast<const T*>(image);
   if (form == Form::kBest && fits_packs(to, from, view)) {
     launch_packed(to, from, view, weights, stream);
   } else {
@@ -82,35 +71,21 @@ void convert_typed(
   }
 }
 
-void convert_by(Form form, Tensor& out, const Tensor& image, const std::string& name) {
-  const Weights& weights = find_weights(name);
-  const auto device = image.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device);
-  void* handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &handle));
-  const auto stream = static_cast<cudaStream_t>(handle);
-  switch (image.scalar_type()) {
-    case ScalarType::Byte: return convert_typed<uint8_t>(form, out, image, weights, stream);
-    case ScalarType::Float: return convert_typed<float>(form, out, image, weights, stream);
-    case ScalarType::Double: return convert_typed<double>(form, out, image, weights, stream);
-    case ScalarType::Half: return convert_typed<__half>(form, out, image, weights, stream);
-    case ScalarType::BFloat16:
-      return convert_typed<__nv_bfloat16>(form, out, image, weights, stream);
-    default:
-      STD_TORCH_CHECK(
-          false, "dtype must be uint8 or a floating-point type, not ",
-          torch::headeronly::toString(image.scalar_type()));
-  }
-}
-
 }  // namespace
 
-void convert(Tensor& out, const Tensor& image, const std::string& weights) {
-  convert_by(Form::kBest, out, image, weights);
-}
-
-void convert_by_grid(Tensor& out, const Tensor& image, const std::string& weights) {
-  convert_by(Form::kGrid, out, image, weights);
+cudaError_t launch_convert(
+    Form form, Element element, void* out, const void* image, const ImageView& view,
+    const Weights& weights, cudaStream_t stream) {
+  switch (element) {
+    case Element::kByte: launch_typed<uint8_t>(form, out, image, view, weights, stream); break;
+    case Element::kFloat: launch_typed<float>(form, out, image, view, weights, stream); break;
+    case Element::kDouble: launch_typed<double>(form, out, image, view, weights, stream); break;
+    case Element::kHalf: launch_typed<__half>(form, out, image, view, weights, stream); break;
+    case Element::kBFloat16:
+      launch_typed<__nv_bfloat16>(form, out, image, view, weights, stream);
+      break;
+  }
+  return cudaGetLastError();
 }
 
 }  // namespace img2gray::cuda

@@ -253,6 +253,7 @@ def format_page(document: dict[str, Any]) -> str:
     device = [name for name in ten["recompiled"] if name.endswith(".cu")]
     others = [name for name in ten["recompiled"] if name not in device]
     recompiled = ", ".join(device) + (f"; and {', '.join(others)}" if others else "")
+    bindings = [each for each in ten["again"]["files"] if each["source"] in others]
     warm, planned, size = found["warm_s"], found["plan_s"], found["toolchain_mb"]
     return "\n".join(
         [
@@ -322,7 +323,8 @@ def format_page(document: dict[str, Any]) -> str:
             ),
             "",
             "The binding is compiled whenever a source changes: it holds the namespace of the ops, which "
-            "is a hash of all sources.",
+            f"is a hash of all sources. That took {sum(each['cpu_seconds'] for each in bindings):.1f} of "
+            f"{ten['again']['cpu_seconds']:.1f} CPU seconds.",
             "",
             f"With `--force` and every object in the cache (link, checks, import): "
             f"{found['from_object_cache_s']:.1f} s.",

@@ -125,8 +125,8 @@ def _advise(
         return advice
     version, variant = other
     return Advice(
-        variant,
-        f"{advice.cause or 'no variant fits'}; version {version} has one that fits",
+        advice.variant,
+        f"{advice.cause}; version {version} has one that fits ({variant})",
         f"get_kernel({str(ref.repo)!r}, version={version})",
     )
 

@@ -21,6 +21,7 @@ from kernel_spec.errors import FormatError
 from kernel_spec.framework import Framework, Torch, TorchStableAbi, TvmFfi
 from kernel_spec.names import module_name
 from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
+from kernel_spec.version import parse_major_minor
 from kernels._version import __version__
 from kernels.importer import VariantDir, find_init
 from kernels.python_depends import distribution_of
@@ -32,6 +33,7 @@ _PLATFORMS = {
     "windows": "win_{cpu}",
 }
 _CPUS = {("darwin", "aarch64"): "arm64", ("windows", "x86_64"): "amd64"}
+_GLIBC = re.compile(r"GLIBC_(\d+\.\d+)(?:\.\d+)?", re.ASCII)
 # The first time that a zip file can hold.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -48,7 +50,9 @@ class WheelTags(NamedTuple):
     manylinux: str = "2.28"
 
 
-def write_wheel(variant: VariantDir, version: str, folder: Path, tags: WheelTags) -> Path:
+def write_wheel(
+    variant: VariantDir, version: str, folder: Path, tags: WheelTags, *, commit: str = ""
+) -> Path:
     """Write the wheel of a variant; the file appears whole.
 
     Args:
@@ -56,12 +60,14 @@ def write_wheel(variant: VariantDir, version: str, folder: Path, tags: WheelTags
         version: the public version, such as ``1.1.2``.
         folder: where the wheel goes.
         tags: the oldest Python and glibc that it runs with.
+        commit: what it is of, where no version says so; its first digits go into the local version.
 
     Returns:
         The wheel.
 
     Raises:
-        FormatError: a kernel that needs other kernels, which no wheel can bring.
+        FormatError: a kernel that needs other kernels, which no wheel can bring, or a library
+            that needs a later glibc than the tags promise.
         OSError: it cannot be written.
     """
     metadata = variant.metadata
@@ -72,7 +78,8 @@ def write_wheel(variant: VariantDir, version: str, folder: Path, tags: WheelTags
             "bring: load it with get_kernel"
         )
     parsed = parse_variant(variant.path.name)
-    local = _local_version(parsed)
+    _check_glibc(variant, tags)
+    local = ".".join(filter(None, [_local_version(parsed), commit and f"g{commit[:12]}"]))
     full = f"{version}+{local}" if local else version
     # Wheel names escape what normalized names may hold.
     name = re.sub(r"[-_.]+", "_", metadata.name).lower()
@@ -87,6 +94,24 @@ def write_wheel(variant: VariantDir, version: str, folder: Path, tags: WheelTags
     path = folder / f"{stem}-{tag}.whl"
     write_whole(path, _zip(files))
     return path
+
+
+def _check_glibc(variant: VariantDir, tags: WheelTags) -> None:
+    """Refuse libraries that need a later glibc than the tag says; pip would install them anyway."""
+    from kernel_spec.binary import read_elf
+
+    promised = parse_major_minor(tags.manylinux)
+    for path in sorted(path for path in variant.sha256 if path.endswith(".so")):
+        needs = [
+            parse_major_minor(match[1])
+            for _, name in read_elf(variant.path / path).version_needs
+            if (match := _GLIBC.fullmatch(name)) is not None
+        ]
+        if needs and max(needs) > promised:
+            raise FormatError(
+                f"{variant.path.name}: {path} needs glibc {max(needs)}, and the wheel would promise "
+                f"{promised}: give --manylinux-version {max(needs)}"
+            )
 
 
 def _module_files(variant: VariantDir) -> Iterator[tuple[str, bytes]]:

@@ -12,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from kernels.source import Located
 
+_PUBLIC = re.compile(r"v\d+(\.\d+)*([ab]|rc)?\d*", re.ASCII)
 _DOTTED = re.compile(r"\d+\.\d+", re.ASCII)
 
 
@@ -24,7 +25,8 @@ def _check_dotted(ctx: click.Context, param: click.Parameter, value: str) -> str
 
 @click.command(name="to-wheel")
 @click.argument("repo_id")
-@click.argument("version")
+@click.argument("version", required=False)
+@click.option("--revision", help="A branch, tag or commit instead of a version.")
 @click.option("--python-version", default="3.9", show_default=True, callback=_check_dotted)
 @click.option("--manylinux-version", default="2.28", show_default=True, callback=_check_dotted)
 @click.option("--variant", "only", multiple=True, help="Only this variant; may be given again.")
@@ -36,7 +38,8 @@ def _check_dotted(ctx: click.Context, param: click.Parameter, value: str) -> str
 def command(  # noqa: PLR0917 - click's signature
     ctx: click.Context,
     repo_id: str,
-    version: str,
+    version: str | None,
+    revision: str | None,
     python_version: str,
     manylinux_version: str,
     only: tuple[str, ...],
@@ -58,8 +61,10 @@ def command(  # noqa: PLR0917 - click's signature
     from kernels.store import Store
     from kernels.wheel import WheelTags, write_wheel
 
+    if (version is None) is (revision is None):
+        raise click.UsageError("give a VERSION or a --revision")
     settings = read_settings()
-    located = locate(parse_ref(repo_id, None, version_of(version)), settings, refresh=True)
+    located = locate(parse_ref(repo_id, revision, version_of(version)), settings, refresh=True)
     variants = variants_of(located.files)
     if unknown := sorted(set(only) - set(variants)):
         known = ", ".join(variants) or "none"
@@ -77,7 +82,10 @@ def command(  # noqa: PLR0917 - click's signature
         try:
             parse_variant(name)
             variant = install(Store(settings.cache), wanted, settings.state)
-            path = write_wheel(variant, _public_version(located, version), out, tags)
+            public = _public_version(located)
+            number = public or str(variant.metadata.version)
+            commit = "" if public else located.commit
+            path = write_wheel(variant, number, out, tags, commit=commit)
             results.append({"variant": name, "wheel": str(path), "error": None})
         except VariantNameError as err:
             click.echo(f"kernels: {name} is passed over: {err}", err=True)
@@ -94,7 +102,9 @@ def command(  # noqa: PLR0917 - click's signature
         ctx.exit(1)
 
 
-def _public_version(located: Located, asked: str) -> str:
-    """Return the version of the wheels: that of the tag, or the number of the branch."""
+def _public_version(located: Located) -> str:
+    """Return the version of the wheels: that of the tag, or the number of the branch; or none."""
     word, _, name = located.taken.partition(" ")
-    return name.removeprefix("v") if word in {"tag", "branch"} else asked
+    if word not in {"tag", "branch"} or _PUBLIC.fullmatch(name) is None:
+        return ""
+    return name.removeprefix("v")

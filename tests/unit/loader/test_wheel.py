@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -120,3 +121,26 @@ def test_a_number_is_a_version_branch(publisher, out):
     publisher.publish("acme/toy", branch="v3")
     assert run(["to-wheel", "acme/toy", "3", "--out", str(out)]) == 0
     assert [path.name for path in out.iterdir()] == ["toy-3+cpu-py39-none-any.whl"]
+
+
+def test_a_commit_that_no_version_names_is_in_the_local_version(publisher, out):
+    commit = publisher.publish("acme/toy", branch="main")
+    for revision in (commit[:10], "main"):
+        assert run(["to-wheel", "acme/toy", "--revision", revision, "--out", str(out)]) == 0
+        [wheel] = out.iterdir()
+        assert wheel.name == f"toy-1+cpu.g{commit[:12]}-py39-none-any.whl"
+        wheel.unlink()
+    assert run(["to-wheel", "acme/toy", "--out", str(out)]) == 2
+    assert run(["to-wheel", "acme/toy", "1", "--revision", "main"]) == 2
+
+
+def test_a_library_for_a_later_glibc_than_the_tag_says_is_refused(publisher, out, capsys):
+    """auditwheel would say so; pip would not."""
+    library = Path(__file__).parents[2] / "fixtures" / "linkage" / "glibc.so"
+    files = {"__init__.py": "", "_x.abi3.so": library.read_bytes()}
+    publisher.publish("acme/toy", variants={"torch-stable-abi210-cpu-x86_64-linux": files})
+    words = ["to-wheel", "acme/toy", "1", "--out", str(out)]
+    assert run(words) == 1
+    assert "_x.abi3.so needs glibc 2.99" in capsys.readouterr().err
+    assert not out.exists()
+    assert run([*words, "--manylinux-version", "2.99"]) == 0

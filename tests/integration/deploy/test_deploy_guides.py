@@ -1,0 +1,205 @@
+"""The guides' commands, run from top to bottom as they are printed.
+
+Time budget: 60 s.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_spec import directory
+from kernel_spec.backend import BackendKind
+from kernel_spec.digest import digest_tree
+from kernel_spec.directory import DirectoryHub
+from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernel_spec.names import RepoId
+
+ROOT = Path(__file__).parents[3]
+GUIDES = ROOT / "docs" / "guide"
+OPS = """import torch
+
+ops = torch.ops._toy_cpu_0123456789ab
+
+
+def add_op_namespace_prefix(op_name: str) -> str:
+    return f"_toy_cpu_0123456789ab::{op_name}"
+"""
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+class Reader:
+    """Somebody who types what a guide says, in one directory and environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        keep = {name: os.environ[name] for name in ("TMPDIR", "LANG") if name in os.environ}
+        self.environ = keep | {
+            "PATH": path,
+            "HOME": str(folder),
+            "KERNELS_CACHE": str(folder / "cache"),
+            "PYTHONPATH": str(ROOT / "src"),
+            "NO_PROXY": "*",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.replaced: dict[str, str] = {}
+
+    def type(self, script: str) -> str:
+        """Run a block; what it exports holds for the next one."""
+        for old, new in self.replaced.items():
+            script = script.replace(old, new)
+        whole = f"set -eu\n{script}\nenv -0 > {self.folder}/environ\n"
+        done = subprocess.run(
+            ["sh", "-c", whole],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        pairs = (self.folder / "environ").read_text().strip("\0").split("\0")
+        self.environ = dict(pair.split("=", 1) for pair in pairs)
+        return done.stdout
+
+
+@pytest.fixture
+def reader(tmp_path):
+    return Reader(tmp_path / "here")
+
+
+def blocks(name):
+    found = BLOCK.findall((GUIDES / f"{name}.md").read_text())
+    assert found
+    return found
+
+
+def write_toy(folder):
+    variant = folder / "build" / "torch-cpu"
+    variant.mkdir(parents=True)
+    (variant / "__init__.py").write_text("VALUE = 1\n")
+    (variant / "_ops.py").write_text(OPS)
+    metadata = Metadata(
+        name="toy",
+        id="_toy_cpu_0123456789ab",
+        version=1,
+        license="Apache-2.0",
+        backend=BackendKind.CPU,
+        digest=digest_tree(variant),
+    )
+    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    return {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A hub with version 1 of acme/toy, tagged 1.1.2."""
+    hub = DirectoryHub(tmp_path / "origin")
+    hub.root.mkdir()
+    files = write_toy(tmp_path / "project")
+    directory.publish(hub, RepoId("acme", "toy"), files, branch="v1", parent=None, tags=("v1.1.2",))
+    return hub.root
+
+
+def test_air_gapped(reader, origin, serve, tmp_path):
+    """The hub is stopped before the other machine begins, whose cache is empty."""
+    served = serve(origin)
+    make, by_lock, cache, folder = blocks("air-gapped")
+    reader.environ["KERNELS_HUB"] = served.url
+    (reader.folder / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"acme/toy" = 1\n')
+    assert "torch-cpu" in reader.type(make)
+    reader.environ["KERNELS_HUB"] = f"file://{origin}"
+    reader.type(f"kernels lock\n{by_lock}")
+    served.stop()
+    other = Reader(tmp_path / "other")
+    other.replaced = {"/srv/kernels": str(tmp_path / "srv")}
+    (other.folder / "toy.bundle").write_bytes((reader.folder / "toy.bundle").read_bytes())
+    other.environ["KERNELS_HUB"] = served.url
+    assert other.type(cache).splitlines()[-1] == "1"
+    assert other.type(folder).splitlines()[-1] == "1"
+
+
+def test_private_hub(reader, serve, tmp_path):
+    """What `kernel-hub serve` prints is the URL in place of the guide's."""
+    write_toy(reader.folder / "toy")
+    start, publish, load, trust = blocks("private-hub")
+    reader.replaced = {"/srv/kernels": str(tmp_path / "srv")}
+    lines = start.splitlines()
+    [command] = [line for line in lines if line.startswith("kernel-hub serve ")]
+    reader.type("\n".join(line for line in lines if line != command))
+    _, _, root, *options = command.split()
+    assert root == "/srv/kernels"
+    options = [str(reader.folder / w) if w == "tokens.toml" else w for w in options]
+    trusted = [options.pop(options.index("--trusted-owner") + 1)]
+    options.remove("--trusted-owner")
+    served = serve(tmp_path / "srv", trusted=trusted, options=options)
+    reader.replaced["https://kernels.corp"] = served.url
+    reader.replaced["https://huggingface.co"] = "http://127.0.0.1:9"
+    reader.environ["HF_HUB_DISABLE_XET"] = "1"
+    reader.type(publish)
+    said = reader.type(load).splitlines()
+    assert "It loads: torch-cpu" in said
+    assert said[-1] == "1"
+    assert served.url in reader.type(trust)
+
+
+def test_no_variant_fits(reader, origin):
+    """The doctor's words in the guide are those that it says."""
+    write_toy(reader.folder / "toy")
+    reader.environ["KERNELS_HUB"] = f"file://{origin}"
+    [script] = blocks("no-variant-fits")
+    said = reader.type(script)
+    assert said.count("It loads: torch-cpu") == 2
+    assert '"advice": null' in said
+    hub, files = DirectoryHub(origin), {}
+    for branch, name in (
+        ("v1", "torch212-cxx11-cpu-x86_64-linux"),
+        ("v3", "torch-stable-abi29-cpu-x86_64-linux"),
+    ):
+        files = {
+            path.replace("torch-cpu", name): place
+            for path, place in _files(origin, "acme", "toy").items()
+        }
+        directory.publish(hub, RepoId("acme", "worn"), files, branch=branch, parent=None)
+    done = subprocess.run(
+        ["kernels", "doctor", "acme/worn", "--version", "1"],
+        cwd=reader.folder,
+        env=reader.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    printed = (GUIDES / "no-variant-fits.md").read_text()
+    said = done.stdout.replace("acme/worn", "acme/toy").splitlines()
+    assert said[2:] == [line for line in printed.splitlines() if line in said[2:]]
+    assert len(said) == 5
+
+
+def _files(root, owner, name):
+    hub, repo = DirectoryHub(root), RepoId(owner, name)
+    commit = directory.read_refs(hub, repo).branches[0].commit
+    listing = directory.read_listing(hub, repo, commit)
+    return {f.path: directory.file_path(hub, repo, commit, f.path) for f in listing.files}
+
+
+def test_wheels(reader, origin, tmp_path):
+    """`pip` installs into an environment of its own."""
+    [script] = blocks("wheels")
+    reader.environ["KERNELS_HUB"] = f"file://{origin}"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    make, _, use = script.partition("\n")
+    assert reader.type(make).strip() == "wheels/toy-1.1.2+cpu-py39-none-any.whl"
+    reader.environ["PATH"] = f"{tmp_path / 'venv' / 'bin'}:{reader.environ['PATH']}"
+    reader.environ.pop("PYTHONPATH")
+    assert reader.type(use).splitlines()[-1] == "1"

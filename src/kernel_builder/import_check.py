@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from kernel_builder import import_probe
 from kernel_builder.check.registered import Registered, RegisteredOp
 from kernel_builder.errors import CommandError, ImportCheckError
@@ -45,6 +47,8 @@ def check_import(
     *,
     library: Path | None,
     depends: Iterable[str],
+    requires: Iterable[str] = (),
+    skip_import: bool = False,
     schemas: Iterable[str] = (),
     preload: Iterable[Path] = (),
     settings: Settings,
@@ -57,6 +61,8 @@ def check_import(
         op_id: the namespace of its ops.
         library: the library that it carries, which must register ops.
         depends: the Python packages that it asks for, as ``metadata.json`` names them.
+        requires: those that it asks for besides, as pip reads them.
+        skip_import: load the library alone.
         schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
         settings: the environment of programs.
@@ -66,6 +72,7 @@ def check_import(
         ImportCheckError: with all that the process said.
     """
     modules = [*_COMPANIONS, *(_MODULES.get(name, name.replace("-", "_")) for name in depends)]
+    modules += [Requirement(text).name.replace("-", "_") for text in requires]
     with tempfile.TemporaryDirectory(prefix="import-") as scratch:
         answer = Path(scratch) / "answer.json"
         request = {
@@ -73,6 +80,7 @@ def check_import(
             "op_id": op_id,
             "library": None if library is None else str(library),
             "depends": modules,
+            "skip_import": skip_import,
             "schemas": list(schemas),
             "preload": [str(path) for path in preload],
             "loader": find_loader(),

@@ -119,7 +119,7 @@ def main(request: dict[str, Any]) -> int:
             except BaseException as err:
                 lacking = _find_lacking(err, request["depends"])
                 if lacking is None:
-                    raise
+                    raise _say_missing(err, directory) from err
                 return {"lacking": lacking}
             fault = find_fault(module, op_id, compiled=compiled)
             if fault is not None:
@@ -129,8 +129,9 @@ def main(request: dict[str, Any]) -> int:
         return look
 
     looks = [load_alone] if compiled else []
-    looks.append(import_with(lambda: import_by_id(directory, op_id)))
-    if request["loader"] is not None:
+    if not request["skip_import"]:
+        looks.append(import_with(lambda: import_by_id(directory, op_id)))
+    if request["loader"] is not None and not request["skip_import"]:
         looks.append(import_with(lambda: import_by_loader(directory, request["loader"])))
     code = 0
     for look in looks:
@@ -144,6 +145,23 @@ def main(request: dict[str, Any]) -> int:
             break
     place.write_text(json.dumps(answer))
     return LACKING if code == 0 and answer["lacking"] is not None else code
+
+
+def _say_missing(error: BaseException, directory: Path) -> BaseException:
+    """Return an error that says which package is not here and not asked for; else the same one."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None or error.path is not None:
+        return error
+    places = [
+        f"{Path(frame.filename).relative_to(directory)}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(directory)
+    ]
+    if not places or error.name.startswith(directory.name):
+        return error
+    return _FaultError(
+        f"{places[-1]} imports {error.name}, which is not installed here, and build.toml does not "
+        "list it under python-depends; list it, or import it where it is used"
+    )
 
 
 class _FaultError(Exception):

@@ -62,6 +62,11 @@ class Known:
         return next(archs for since, archs in self.cuda_supported if since <= toolkit)
 
 
+def is_known(name: str) -> bool:
+    """Say whether hubs have a name for a Python package, which ``metadata.json`` may then use."""
+    return any(name in names for names in read_known().python_depends.values())
+
+
 @cache
 def read_known() -> Known:
     """Read the facts that ship with the builder."""

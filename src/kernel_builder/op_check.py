@@ -67,6 +67,8 @@ def check_ops(
             schemas=[call.schema for call in sources.calls if call.schema is not None],
             preload=[*cudart, *stand_ins],
             depends=build.python_depends,
+            requires=build.python_requires,
+            skip_import=build.skip_import_check is not None,
             settings=settings,
             sandbox=sandbox,
         )
@@ -83,6 +85,9 @@ def check_ops(
         ]
         if findings:
             raise CheckError(str(build.variant), tuple(findings))
+    if build.skip_import_check is not None:
+        said = f"not imported, since build.toml says so: {build.skip_import_check}"
+        return (*unproved, said)
     if answer.lacking is None:
         return unproved
     return (*unproved, f"not imported, since {answer.lacking} is not installed here")

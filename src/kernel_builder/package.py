@@ -97,6 +97,16 @@ def write_variant(
     place.chmod(0o644)
 
 
+def describe_testing(build: VariantBuild) -> dict[str, Any]:
+    """Return what ``metadata.json`` says under our own key of packages and of the import check."""
+    found: dict[str, Any] = {}
+    if build.python_requires:
+        found["python-requires"] = list(build.python_requires)
+    if build.skip_import_check is not None:
+        found["import-check"] = f"skipped: {build.skip_import_check}"
+    return found
+
+
 def _describe(
     build: VariantBuild, target: Path, provenance: Provenance, extension: Mapping[str, Any]
 ) -> Metadata:

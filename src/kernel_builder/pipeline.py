@@ -29,7 +29,12 @@ from kernel_builder.errors import (
 )
 from kernel_builder.locking import check_lock
 from kernel_builder.op_check import check_ops
-from kernel_builder.package import install_variant, remove_leftovers, write_variant
+from kernel_builder.package import (
+    describe_testing,
+    install_variant,
+    remove_leftovers,
+    write_variant,
+)
 from kernel_builder.plan import Selection, SkippedBackend, VariantBuild, plan
 from kernel_builder.progress import Reporter, SilentReporter
 from kernel_builder.provenance import describe_origin
@@ -214,7 +219,10 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         artifact.library if artifact else None,
         provenance=job.provenance,
         target=made,
-        extension=describe_depends(environment.depends if environment else ()),
+        extension={
+            **describe_depends(environment.depends if environment else ()),
+            **describe_testing(job.build),
+        },
     )
     _refuse_mixture(job, scratch / "src", made)
     findings = check_variant(made)

@@ -11,12 +11,13 @@ from kernel_builder.config.model import (
     Build,
     Component,
     HeaderSource,
+    Testing,
     TorchFramework,
     TorchNoarch,
     TvmFfiFramework,
 )
 from kernel_builder.errors import SelectionError
-from kernel_builder.known import read_known
+from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
 from kernel_builder.sources import SourceFile, SourceSet
 from kernel_builder.targets import choose_cuda
@@ -99,6 +100,9 @@ class VariantBuild:
         archs: the device architectures for ``metadata.json``, sorted.
         depends: native dependencies of all its units, sorted.
         sources: the ``[sources]`` tables that these name.
+        python_depends: Python packages that it imports, by the names that hubs know.
+        python_requires: those that hubs have no name for, with their versions.
+        skip_import_check: why it is not imported after the build, or None: it is.
         name: the kernel's name for ``metadata.json``, and so are the rest.
     """
 
@@ -121,6 +125,8 @@ class VariantBuild:
     upstream: str | None = None
     source: str | None = None
     sources: tuple[HeaderSource, ...] = ()
+    python_requires: tuple[str, ...] = ()
+    skip_import_check: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,10 +184,12 @@ def plan(
             notes += [*_notes(sources, outcome), *(f"{outcome.variant}: {each}" for each in said)]
     variants.sort(key=lambda variant: str(variant.variant))
     notes += unpackaged_notes(build, sources)
-    if build.sources:
-        notes.append(
-            "[sources] of build.toml is read by this builder alone; the published one refuses it"
-        )
+    own = ["[sources]"] * bool(build.sources) + ["[test]"] * (build.testing != Testing())
+    notes += [
+        f"{table} of build.toml is read by this builder alone; the published one refuses it"
+        for table in own
+    ]
+    notes += [f"build.toml:{each.line}: {each.path}: {each.message}" for each in build.doubts]
     if selection.variants:
         _check_variants(variants, skipped, selection)
         variants = [one for one in variants if str(one.variant) in selection.variants]
@@ -409,7 +417,9 @@ def _variant(
         name=general.name,
         version=general.version,
         license=general.license or "unknown",
-        python_depends=tuple(dict.fromkeys(python)),
+        python_depends=tuple(dict.fromkeys(text for text in python if is_known(text))),
+        python_requires=tuple(dict.fromkeys(text for text in python if not is_known(text))),
+        skip_import_check=build.testing.skip_import_check,
         kernel_depends=tuple(dict.fromkeys(kernels)),
         upstream=general.upstream,
         source=general.source,

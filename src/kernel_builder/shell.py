@@ -116,7 +116,7 @@ def prepare_shell(
     torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
     pip_variables = {**settings.variables, **settings.pip_variables}
     base = make_venv(
-        [torch, *TOOLS, *LOADER_NEEDS, *_distributions(build), *request.extras],
+        [torch, *TOOLS, *LOADER_NEEDS, *_distributions(build), *_for_tests(request, build)],
         links=_find_loader(),
         store=settings.cache / "shells",
         variables=pip_variables,
@@ -211,6 +211,11 @@ def _distributions(build: Build) -> tuple[str, ...]:
     known = read_known().python_depends
     names = {name: meant for section in known.values() for name, meant in section.items()}
     return tuple(names.get(name, name) for name in build.general.depends.python)
+
+
+def _for_tests(request: ShellRequest, build: Build) -> tuple[str, ...]:
+    """Return what is installed besides: what the user asks for, and what the tests need."""
+    return (*(build.testing.python_depends if request.tests else ()), *request.extras)
 
 
 def _find_loader() -> tuple[Path, ...]:

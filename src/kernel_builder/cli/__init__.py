@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernel_builder.cli.frame import LazyGroup, run
 
-_VERBS = {
+VERBS = {
     "init": "kernel_builder.cli.init:init",
     "plan": "kernel_builder.cli.plan:plan",
     "list-variants": "kernel_builder.cli.list_variants:list_variants",
@@ -29,13 +29,20 @@ _VERBS = {
     "completions": "kernel_builder.cli.completions:completions",
 }
 
+BUILD2CMAKE = {
+    "validate": "kernel_builder.cli.check_config:validate",
+    "update-build": "kernel_builder.cli.update_build:update_build",
+    "generate-torch": "kernel_builder.cli.export:generate_torch",
+    "clean": "kernel_builder.cli.export:clean",
+}
+
 
 def main() -> None:
     """Run ``kernel-builder``; does not return."""
     run(
         LazyGroup(
             "kernel-builder",
-            verbs=_VERBS,
+            verbs=VERBS,
             help="Write compute kernels, build them for many environments, publish them.",
         )
     )
@@ -46,12 +53,7 @@ def build2cmake() -> None:
     run(
         LazyGroup(
             "build2cmake",
-            verbs={
-                "validate": "kernel_builder.cli.check_config:validate",
-                "update-build": "kernel_builder.cli.update_build:update_build",
-                "generate-torch": "kernel_builder.cli.export:generate_torch",
-                "clean": "kernel_builder.cli.export:clean",
-            },
+            verbs=BUILD2CMAKE,
             help="Tools around build.toml. kernel-builder has the rest.",
         )
     )

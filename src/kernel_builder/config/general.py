@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from kernel_builder.config import check
 from kernel_builder.config.model import Depends, General, VersionBounds
-from kernel_builder.config.table import Finding, Table
+from kernel_builder.config.table import Check, Finding, Table
+from kernel_builder.config.testing import check_requirement
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId, parse_repo_id
+
+_VERSIONED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[.*\])?\s*[<>=!~].*")
 
 # The backends of the time when `universal` was written; tpu came later.
 UNIVERSAL = tuple(sorted(kind for kind in BackendKind if kind is not BackendKind.TPU))
@@ -135,8 +139,28 @@ def _read_python_depends(
     if edition <= 2:
         # Until edition 3 gave each backend its own list, all stood in one.
         known.update(*read_known().python_depends.values())
-    test = check.known_check("unknown-python-dependency", "Python dependency", known)
+    test = _python_check(known)
     return table.texts("python-depends", test, unique=True) or ()
+
+
+def _python_check(known: set[str]) -> Check:
+    """Return a check that a text is a name that hubs know, or another package with its versions."""
+    named = check.known_check("unknown-python-dependency", "Python dependency", known)
+
+    def check_one(text: str) -> Finding | None:
+        finding = named(text)
+        if finding is None or not _VERSIONED.fullmatch(text):
+            if finding is not None and finding.suggestion is None:
+                message = f'{finding.message}, or another package with its versions: "numpy>=1.26"'
+                return Finding(finding.kind, message)
+            return finding
+        name = _VERSIONED.fullmatch(text)
+        if name is not None and name[1] in known:
+            message = f'"{text}": hubs know this package by its name alone'
+            return Finding("unknown-python-dependency", message, f'"{name[1]}"')
+        return check_requirement(text)
+
+    return check_one
 
 
 def read_bounds(table: Table, lower: str, upper: str) -> VersionBounds:

@@ -32,7 +32,8 @@ class Depends:
     """What a kernel needs at run time.
 
     Attributes:
-        python: names of Python packages, as the file spells them (``tvm-ffi``).
+        python: names of Python packages, as the file spells them (``tvm-ffi``); those that hubs
+            have no name for are requirements with versions (``numpy>=1.26``).
         kernels: other kernels.
     """
 
@@ -179,6 +180,19 @@ class HeaderSource:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Testing:
+    """The ``[test]`` table.
+
+    Attributes:
+        python_depends: what tests need besides the kernel, as pip reads it.
+        skip_import_check: why the build does not import the variants, or None: it does.
+    """
+
+    python_depends: tuple[str, ...] = ()
+    skip_import_check: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Build:
     """A whole ``build.toml``.
 
@@ -188,6 +202,7 @@ class Build:
         framework: how its functions reach Python.
         components: what is compiled, in the order of the file.
         sources: archives of headers that components depend on, in the order of the file.
+        testing: how it is tested.
         warnings: kinds of what is tolerated in old editions, such as ``missing-license``.
         doubts: what is allowed and probably not meant, in the order of the lines.
     """
@@ -197,5 +212,6 @@ class Build:
     framework: Framework
     components: tuple[Component, ...] = ()
     sources: tuple[HeaderSource, ...] = ()
+    testing: Testing = Testing()
     warnings: tuple[str, ...] = ()
     doubts: tuple[ConfigFault, ...] = ()

@@ -18,6 +18,7 @@ from kernel_builder.config.lines import index_lines
 from kernel_builder.config.meaning import check_meaning
 from kernel_builder.config.model import FILE_NAME, Build, TorchNoarch
 from kernel_builder.config.table import Faults, Table
+from kernel_builder.config.testing import read_testing
 from kernel_builder.errors import ConfigError, ConfigFault, ProjectError
 
 
@@ -118,6 +119,7 @@ def _judge(data: bytes, file: str) -> tuple[Build | None, Faults, dict[str, Any]
         framework=framework,
         components=components,
         sources=sources,
+        testing=read_testing(root),
         warnings=() if "license" in silent else ("missing-license",),
     )
     root.finish()

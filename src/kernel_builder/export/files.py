@@ -13,6 +13,7 @@ from kernel_builder.export.cmake import format_cmake
 from kernel_builder.export.quote import format_python, quote_text
 from kernel_builder.known import read_known
 from kernel_builder.package import OPS_FILE, format_ops
+from kernel_builder.plan import VariantBuild
 from kernel_builder.toolchain.link import EXPORTS
 
 HEADER = "# Written by kernel-builder from build.toml: write it again rather than changing it."
@@ -85,7 +86,7 @@ def _pyproject(build: Build, *, compiled: bool) -> str:
 
 
 def _setup_noarch(build: Build, backends: Sequence[BackendExport]) -> str:
-    depends = [name for each in backends for name in _distributions(each.build.python_depends)]
+    depends = [name for each in backends for name in _needed(each.build)]
     return _render(
         "setup_noarch.py",
         requirements=["torch", *dict.fromkeys(depends)],
@@ -102,14 +103,14 @@ def _requirements(export: BackendExport) -> tuple[str, list[str]]:
     since = "2.0" if not made.units else ""
     if made.stable_abi is not None:
         since = str(made.stable_abi)
-    return since, list(_distributions(made.python_depends))
+    return since, list(_needed(made))
 
 
-def _distributions(depends: Sequence[str]) -> tuple[str, ...]:
-    """Return what pip calls the Python packages that ``build.toml`` names."""
+def _needed(made: VariantBuild) -> tuple[str, ...]:
+    """Return the Python packages that a variant imports, as pip reads them."""
     known = read_known().python_depends
     names = {name: meant for section in known.values() for name, meant in section.items()}
-    return tuple(names.get(name, name) for name in depends)
+    return (*(names.get(name, name) for name in made.python_depends), *made.python_requires)
 
 
 def _packages(build: Build, backends: Sequence[BackendExport]) -> dict[str, object]:

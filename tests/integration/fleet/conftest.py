@@ -76,7 +76,7 @@ class Host:
     home: Path
     hub: str
     python: str = sys.executable
-    user: int | None = None
+    wrapper: tuple[str, ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -99,13 +99,12 @@ class Host:
             "NO_PROXY": "*",
         }
         return subprocess.Popen(
-            [self.python, "-c", code],
+            [*self.wrapper, self.python, "-c", code],
             env=keep | settings | self.environ | environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            user=self.user,
         )
 
     def run(self, code: str = LOAD, *, fails: bool = False, **environ: str) -> str:

@@ -1,0 +1,206 @@
+"""Proxies, certificates of one's own, rate limits, and servers that are slow, cut off or no hub at all."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+from gateway import make_certificate, open_gate
+
+LOAD = "import kernels; print(kernels.get_kernel('acme/toy').VALUE)"
+# Patience is tested, not exercised: seconds become tenths.
+HASTY = (
+    "import kernels.hub_http as h; h.TIMEOUT = 0.5; h.PATIENCE_SECONDS = 1.0; h.SLOWEST = 1024\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def published(root, publish):
+    publish(root)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_hub_with_a_certificate_of_the_company(web, host, tmp_path):
+    with open_gate(web.url, context=make_certificate(tmp_path)) as gate:
+        host.hub = gate.url
+        said = host.run(fails=True)
+        assert "certificate" in said.lower()
+        assert "HubUnreachableError" in said
+        for word in ("verify=false", "insecure", "disable"):
+            assert word not in said.lower()
+        assert gate.asked == []
+        assert host.run(SSL_CERT_FILE=str(tmp_path / "ca.pem")) == "1"
+
+
+def test_a_proxy_is_used_unless_the_host_is_exempt(web, host):
+    with open_gate(web.url) as proxy:
+        host.environ = {"HTTP_PROXY": proxy.url, "NO_PROXY": ""}
+        host.hub = web.url.replace("127.0.0.1", "hub.invalid")
+        # Only the proxy could find such a name; it does not, which shows who was asked.
+        host.run(fails=True)
+        assert proxy.asked
+        assert all(url.startswith("http://hub.invalid:") for url in proxy.asked)
+        proxy.asked.clear()
+        host.hub = web.url
+        assert host.run() == "1"
+        assert any("/refs" in url for url in proxy.asked)
+        proxy.asked.clear()
+        host.environ["NO_PROXY"] = "127.0.0.1"
+        host.environ["KERNELS_CACHE"] = str(host.home / "another")
+        assert host.run() == "1"
+        assert proxy.asked == []
+
+
+def test_a_rate_limit_is_waited_for_and_never_called_distrust(web, host):
+    limited, times = ["/refs", "/overview", "__init__.py"], []
+
+    def limit(handler):
+        word = next(
+            (word for word in limited if handler.path.partition("?")[0].endswith(word)), None
+        )
+        if word is None:
+            return False
+        limited.remove(word)
+        times.append(time.monotonic())
+        handler.send_response(429)
+        handler.send_header("retry-after", "1")
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+        return True
+
+    with open_gate(web.url, limit) as gate:
+        host.hub = gate.url
+        begin = time.monotonic()
+        assert host.run() == "1"
+        assert time.monotonic() - begin > 3.0
+        assert len(times) == 3
+
+
+@pytest.mark.parametrize("path", ["/refs", "/overview", "/a.py"])
+def test_a_limit_of_an_hour_is_an_error_that_says_so_at_once(web, host, path):
+    def limit(handler):
+        if not handler.path.partition("?")[0].endswith(path):
+            return False
+        handler.send_response(429)
+        handler.send_header("retry-after", "3600")
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+        return True
+
+    with open_gate(web.url, limit) as gate:
+        host.hub = gate.url
+        begin = time.monotonic()
+        said = host.run(fails=True)
+        assert time.monotonic() - begin < 20
+        assert "the rate limit is reached" in said
+        assert "3600 s" in said
+        assert "TrustError" not in said
+        assert not (host.store / "variants").exists()
+
+
+def test_a_connection_that_is_cut_in_the_middle_is_begun_anew(web, host):
+    cut = ["/metadata.json", "/data.bin"]
+
+    def fault(handler):
+        word = next((word for word in cut if handler.path.endswith(word)), None)
+        if word is None:
+            return False
+        cut.remove(word)
+        handler.send_response(200)
+        handler.send_header("content-length", "100000")
+        handler.end_headers()
+        handler.wfile.write(b"\0" * 100)
+        handler.wfile.flush()
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        return True
+
+    with open_gate(web.url, fault) as gate:
+        host.hub = gate.url
+        assert host.run() == "1"
+        assert cut == []
+
+
+def test_other_bytes_than_promised_are_refused(web, host):
+    def fault(handler):
+        if not handler.path.endswith("/a.py"):
+            return False
+        body = b"VALUE = 6\n"
+        handler.send_response(200)
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return True
+
+    with open_gate(web.url, fault) as gate:
+        host.hub = gate.url
+        said = host.run(fails=True)
+        assert "IntegrityError" in said
+        assert "a.py" in said
+        assert list((host.store / "tmp").iterdir()) == []
+        assert not (host.store / "variants").exists()
+
+
+@contextmanager
+def raw_server(serve):
+    """Serve connections by a function that gets the socket."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run():
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(client,), daemon=True).start()
+
+    def answer(client):
+        with client, suppress(OSError):
+            serve(client)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+def silent(client):
+    time.sleep(30)
+
+
+def garbage(client):
+    client.recv(1000)
+    client.sendall(b"\x00\x01\x02 this is no HTTP\r\n\r\n")
+
+
+def closed_at_once(client):
+    client.recv(1)
+
+
+def a_web_page(client):
+    client.recv(1000)
+    client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n<html>hi</html>")
+
+
+def dripping(client):
+    client.recv(1000)
+    client.sendall(b"HTTP/1.1 200 OK\r\n\r\n[")
+    while True:
+        time.sleep(0.2)
+        client.sendall(b" ")
+
+
+@pytest.mark.parametrize("serve", [silent, garbage, closed_at_once, a_web_page, dripping])
+def test_what_is_no_good_hub_is_named_and_nobody_waits_for_ever(host, serve):
+    with raw_server(serve) as url:
+        host.hub = url
+        begin = time.monotonic()
+        said = host.run(HASTY + LOAD, fails=True)
+        assert time.monotonic() - begin < 30
+        assert url in said
+        assert "HubUnreachableError" in said or "WireError" in said
+        assert not (host.store / "variants").exists()

@@ -1,4 +1,4 @@
-"""Kits built once for all tests of this directory; what needs a compiler skips where there is none."""
+"""Kits of their own, built, with a cache that the tests of this directory share."""
 
 import os
 import shutil
@@ -10,11 +10,6 @@ from kernel_builder.pipeline import build_project
 from kernel_builder.settings import Settings, read_settings
 
 KITS = Path(__file__).parents[2] / "kits"
-
-
-def require(tool: str) -> None:
-    if shutil.which(tool) is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"not installed: {tool}")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def check_layout(subject: Subject) -> Iterator[Finding]:
                 else "add it under torch-ext/<module>",
             )
     yield from _check_files(subject)
+    yield from _check_modes(subject)
     yield from _check_backend(subject)
     yield from _check_digest(subject)
 
@@ -84,6 +86,28 @@ def _check_files(subject: Subject) -> Iterator[Finding]:
                 f"a variant has one library, {expected}" if expected else "the variant is noarch",
                 "remove it from torch-ext, or link its code into the kernel",
             )
+
+
+def _check_modes(subject: Subject) -> Iterator[Finding]:
+    """Find files that give rights away, that anybody may change, or that are two names of one file."""
+    names: dict[tuple[int, int], str] = {}
+    for path in [subject.directory, *sorted(subject.directory.rglob("*"))]:
+        if path.is_symlink():
+            continue
+        name = path.relative_to(subject.directory).as_posix()
+        found = path.stat()
+        if found.st_mode & (stat.S_ISUID | stat.S_ISGID) and path.is_file():
+            yield _mode(name, "it runs with the rights of its owner (setuid or setgid)", "ug-s")
+        if found.st_mode & stat.S_IWOTH:
+            yield _mode(name, "everybody may change it", "o-w")
+        first = names.setdefault((found.st_dev, found.st_ino), name)
+        if first != name:
+            message = f"it is the same file as {first}: who writes into one changes both"
+            yield Finding(file=name, rule="file-mode", message=message, fix="copy the file")
+
+
+def _mode(file: str, message: str, change: str) -> Finding:
+    return Finding(file=file, rule="file-mode", message=message, fix=f"chmod {change} {file}")
 
 
 def _is_machine_code(place: Path) -> bool:

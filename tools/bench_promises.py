@@ -18,6 +18,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
@@ -43,6 +44,7 @@ RATES = {"1 Gbit/s": 1e9, "100 Mbit/s": 1e8, "10 Mbit/s": 1e7}
 ROUNDS = 3
 BIG_BYTES = 32 * 1024 * 1024
 FULLEST_LOAD = 0.5
+PACKAGES_HERE = sysconfig.get_paths()["purelib"]
 
 CHECK = """
 x = torch.randn(1000, 1001)
@@ -67,6 +69,23 @@ import json, sys, torch
 from torch.utils import cpp_extension
 cpp_extension.load(**json.loads(sys.argv[1]), is_python_module=False)
 """ + CHECK.format(call="torch.ops.activation_from_source.gelu_fast(y, x)")
+FETCH = """
+import sys, time, urllib.request
+begin = time.perf_counter()
+with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]) as answer:
+    assert len(answer.read()) == {BYTES}
+print(time.perf_counter() - begin)
+""".replace("{BYTES}", str(BIG_BYTES))
+IMPORT = """
+import ctypes, importlib.machinery, importlib.util, platform, sys
+ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
+file = sys.argv[2]
+name = file.rpartition("/")[2].partition(".")[0]
+loader = importlib.machinery.ExtensionFileLoader(name, file)
+module = importlib.util.module_from_spec(importlib.util.spec_from_file_location(name, file, loader=loader))
+loader.exec_module(module)
+print(platform.python_version())
+"""
 PACKAGES = """
 import importlib.metadata, json
 names = {d.metadata["Name"].lower().replace("_", "-") for d in importlib.metadata.distributions()}
@@ -226,38 +245,39 @@ def measure_first(scratch: Path) -> dict[str, Any]:
 def measure_line(scratch: Path) -> dict[str, Any]:
     """Cold loads, each in a new process with an empty cache, over lines of several rates."""
     root = make_hub(scratch)
-    found: dict[str, Any] = {"rounds": ROUNDS, "loads": []}
+    found: dict[str, Any] = {"rounds": ROUNDS, "lines": {}, "loads": []}
     with serve_hub(root, scratch / "access.log", trusted=[ORG]) as hub:
         port = int(hub.url.rpartition(":")[2].strip("/"))
+        for rate, bits in RATES.items():
+            with throttle(port, bits) as (limited, _):
+                url = f"http://127.0.0.1:{limited}/{ORG}/big/resolve/v1/build/torch-universal/data.bin"
+                seconds = float(run([sys.executable, "-c", FETCH, url]))
+                found["lines"][rate] = round(8 * BIG_BYTES / seconds / 1e6, 1)
         for kernel, load in (("activation", LOAD_ACTIVATION), ("big", LOAD_BIG)):
             for rate, bits in RATES.items():
-                times, carried = [], 0
-                for number in range(ROUNDS):
-                    cache = scratch / f"{kernel}-{bits:.0f}-{number}"
-                    with throttle(port, bits) as (limited, line):
-                        variables = {
-                            "HF_ENDPOINT": f"http://127.0.0.1:{limited}",
-                            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-                            "KERNELS_CACHE": str(cache),
-                            "NO_PROXY": "*",
-                        }
-                        said = run([sys.executable, "-c", LOAD.format(load=load)], variables)
-                        times.append(float(said.splitlines()[-1]))
-                        carried = line.carried
-                    disk = size(cache)
-                    shutil.rmtree(cache)
-                found["loads"].append(
-                    {
-                        "kernel": kernel,
-                        "line": rate,
-                        "seconds": round(statistics.median(times), 3),
-                        "slowest": round(max(times), 3),
-                        "bytes": carried,
-                        "line_alone_s": round(8 * carried / bits, 3),
-                        "disk": disk,
-                    }
-                )
+                loads = [load_over(port, bits, load, scratch / "cache") for _ in range(ROUNDS)]
+                times = [seconds for seconds, _ in loads]
+                figures = {
+                    "seconds": round(statistics.median(times), 3),
+                    "slowest": round(max(times), 3),
+                    "bytes": loads[-1][1],
+                }
+                found["loads"].append({"kernel": kernel, "line": rate, **figures})
     return found
+
+
+def load_over(port: int, bits: float, load: str, cache: Path) -> tuple[float, int]:
+    """Load in a new process over a line; return the seconds and the bytes that it carried."""
+    with throttle(port, bits) as (limited, line):
+        variables = {
+            "HF_ENDPOINT": f"http://127.0.0.1:{limited}",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "KERNELS_CACHE": str(cache),
+            "NO_PROXY": "*",
+        }
+        said = run([sys.executable, "-c", LOAD.format(load=load)], variables)
+        shutil.rmtree(cache)
+        return float(said.splitlines()[-1]), line.carried
 
 
 def measure_source(scratch: Path) -> dict[str, Any]:
@@ -312,8 +332,8 @@ def measure_llama(scratch: Path) -> dict[str, Any]:
     return found
 
 
-def measure_binary(scratch: Path, pythons: list[Path]) -> dict[str, Any]:
-    """Load the same file with every Python that is named, and say what the file itself asks for."""
+def measure_binary(scratch: Path) -> dict[str, Any]:
+    """Load the same file with every Python that is here, and say what the file itself asks for."""
     from kernel_spec.binary import read_elf
 
     root = make_hub(scratch)
@@ -327,11 +347,12 @@ def measure_binary(scratch: Path, pythons: list[Path]) -> dict[str, Any]:
         "newest": elf_versions(elf),
     }
     ran = []
-    for number, python in enumerate(pythons):
+    with_torch, others = find_pythons()
+    for number, python in enumerate(with_torch):
         variables = {
             "KERNELS_HUB": root.as_uri(),
             "KERNELS_CACHE": str(scratch / f"cache-{number}"),
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *other_packages(python)]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), PACKAGES_HERE]),
         }
         code = (
             "import hashlib, json, pathlib, platform, torch\n"
@@ -342,16 +363,24 @@ def measure_binary(scratch: Path, pythons: list[Path]) -> dict[str, Any]:
             " sha256=hashlib.sha256(file.read_bytes()).hexdigest())))"
         )
         ran.append(json.loads(run([python, "-c", code], variables).splitlines()[-1]))
-    return {**asked, "ran": ran, "same_bytes": len({each["sha256"] for each in ran}) == 1}
+    torch_library = Path(PACKAGES_HERE, "torch", "lib", "libtorch.so")
+    imported = [run([python, "-c", IMPORT, torch_library, library]).strip() for python in others]
+    same = len({each["sha256"] for each in ran}) == 1
+    return {**asked, "ran": ran, "imported": imported, "same_bytes": same}
 
 
-def other_packages(python: Path) -> list[str]:
-    """Return this environment's packages for an interpreter of the same version that has no torch."""
-    done = subprocess.run(
-        [python, "-c", "import torch"], env=clean(), capture_output=True, check=False
-    )
-    [here] = [path for path in sys.path if path.endswith("site-packages")][:1]
-    return [] if done.returncode == 0 else [here]
+def find_pythons() -> tuple[list[Path], list[Path]]:
+    """Return interpreters of this version, which can use this torch, and of others from 3.9 on."""
+    beside = Path(sys.base_prefix).parent.glob("3.*/bin/python3")  # as pyenv lays them out
+    mine, others = [Path(sys.executable)], {}
+    for python in (*Path("/usr/bin").glob("python3.*[0-9]"), *beside):
+        words = [python, "-c", "import sys; print(*sys.version_info[:3])"]
+        version = tuple(map(int, run(list(words)).split()))
+        if version[:2] == sys.version_info[:2] and version != tuple(sys.version_info[:3]):
+            mine.append(python)
+        elif version[:2] != sys.version_info[:2] and version >= (3, 9):
+            others[version] = python
+    return mine, [others[version] for version in sorted(others)]
 
 
 def elf_versions(elf: Any) -> dict[str, str]:
@@ -389,15 +418,12 @@ def main() -> int:
         "line": measure_line,
         "source": measure_source,
         "llama": measure_llama,
-        "binary": lambda scratch: measure_binary(scratch, options.python or [default]),
+        "binary": measure_binary,
     }
-    default = Path(sys.executable)
     parser.add_argument("groups", nargs="*", choices=[*groups, []], help="default: all of them")
-    parser.add_argument("--python", type=Path, action="append", help="for binary: an interpreter")
-    options = parser.parse_args()
     target = RESULTS / "promises.json"
     results = json.loads(target.read_text()) if target.exists() else {}
-    for name in options.groups or list(groups):
+    for name in parser.parse_args().groups or list(groups):
         print(f"measuring: {name}", flush=True)
         machine = describe_machine()
         with tempfile.TemporaryDirectory() as scratch:

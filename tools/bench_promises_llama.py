@@ -70,7 +70,10 @@ def main() -> None:
     with torch.no_grad():
         logits, expected = model(tokens).logits, plain(tokens).logits
     torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
-    layers = [layer for layer in report(model).layers if layer.layer_name in MAPPING]
+    what_runs = report(model)
+    layers = [layer for layer in what_runs.layers if layer.layer_name in MAPPING]
+    assert layers, str(what_runs)
+    assert all(layer.runs == "kernel" for layer in layers), str(what_runs)
     found = {
         "transformers": transformers.__version__,
         "changed_files": changed_files(),

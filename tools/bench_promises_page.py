@@ -14,8 +14,8 @@ with a result that was compared with torch's.
 NOT_RUN = """\
 ## Not run here
 
-* Another Python or torch than those in the table above: only this torch can be had on the machine that
-  measures. The file's own demands say what it should run on; `tools/gpu_other_python.py` runs the same
+* A result by another Python or torch than those in the table above: only this torch can be had on the
+  machine that measures, for one Python. The file's own demands say what it should run on; `tools/gpu_other_python.py` runs the same
   file on another machine.
 * Other distributions: the newest glibc that the file asks for is read from it, no older one was booted.
 * FlashAttention: it is not among our kernels yet, so neither is its build of many gigabytes.
@@ -101,20 +101,30 @@ def render_line(line: dict[str, Any]) -> str:
         [
             f"`{each['kernel']}`",
             each["line"],
+            f"{line['lines'][each['line']]:.0f} Mbit/s",
             megabytes(each["bytes"]),
-            f"{each['line_alone_s']:.2f} s",
+            f"{8 * each['bytes'] / 1e6 / line['lines'][each['line']]:.2f} s",
             f"**{each['seconds']:.2f} s**",
             f"{each['slowest']:.2f} s",
         ]
         for each in line["loads"]
     ]
-    head = ["kernel", "line", "carried", "the line alone", "median", "slowest"]
+    head = [
+        "kernel",
+        "line",
+        "a plain download got",
+        "carried",
+        "that takes",
+        "the load",
+        "slowest",
+    ]
     return (
         "## A cold load, by the line\n\n"
         + table(head, rows)
         + f"\n\nFrom `import kernels` to the checked result, in a new process with torch in it and an empty"
-        f" cache; {line['rounds']} rounds. `big` is 32 MB of noise, since kernels for GPUs are larger than"
-        " `activation` for the CPU; its result is its length."
+        f" cache; medians of {line['rounds']}. `big` is 32 MB of noise, since kernels for GPUs are larger"
+        " than `activation` for the CPU; its result is its length. The line is a proxy on this machine,"
+        " and the third column is what it really gave."
     )
 
 
@@ -173,4 +183,7 @@ def render_binary(binary: dict[str, Any]) -> str:
         f"`{binary['variant']}`, {megabytes(binary['bytes'])}. It asks for {newest} at the newest, and for"
         f" {', '.join(f'`{name}`' for name in binary['needs'])}. Loaded and checked with {same} by:\n\n"
         + table(["Python", "built by", "torch", "C library"], rows)
+        + "\n\nImported, with the C++ part of that torch and nothing computed, by Python "
+        + ", ".join(binary["imported"])
+        + "."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from kernel_spec.metadata import parse_metadata
 from kernel_spec.names import parse_repo_id
 from kernel_spec.system import System
 from kernels.bundle.archive import Packed, write_archive
-from kernels.errors import BundleError
+from kernels.errors import BundleError, describe_decisions
 from kernels.fetch import Wanted, fetch_metadata
 from kernels.fit import Judge
 from kernels.importer import VariantDir
@@ -25,6 +25,7 @@ from kernels.revision import KernelRef
 from kernels.settings import Settings
 from kernels.source import Located, locate, read_refs, variants_of
 from kernels.store import Store
+from kernels.system import describe
 
 
 class Asked(NamedTuple):
@@ -78,6 +79,7 @@ def create(
                 _pick(one, system, settings, picked, ())
             except BundleError as err:
                 faults.append(err)
+    faults += _find_clashes(picked.values())
     if faults:
         raise BundleError("\n".join(dict.fromkeys(map(str, faults))))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,6 +88,26 @@ def create(
         packed = tuple(_publish(hub, one, settings) for one in picked.values())
         write_archive(target, hub.root, packed)
     return packed
+
+
+def _find_clashes(picked: Iterable[_Picked]) -> list[KernelError]:
+    """Find branches that a lock pins to one commit while another of the bundle is at them."""
+    holders: dict[tuple[str, str], str] = {}
+    faults: list[KernelError] = []
+    for one in picked:
+        located = one.located
+        repo = str(located.ref.repo)
+        named = {located.taken.removeprefix("branch ")} | one.names
+        for name in named:
+            other = holders.setdefault((repo, name), located.commit)
+            if other != located.commit:
+                faults.append(
+                    BundleError(
+                        f"{repo}: {name} would mean {other[:12]} and {located.commit[:12]}: make two "
+                        "bundles, or lock again: kernels lock --upgrade"
+                    )
+                )
+    return faults
 
 
 def _pick(
@@ -136,7 +158,8 @@ def _choose(located: Located, system: System, settings: Settings) -> VariantDir:
         # A machine whose devices were not said takes what fits by name.
         if judge.accepts(accepted, metadata, check_arch=bool(system.devices)):
             return install(store, wanted, settings.state)
-    raise BundleError(str(judge.error()))
+    lines = [f"No build variant of {located.ref} fits the target ({describe(system)})."]
+    raise BundleError("\n  ".join([*lines, *describe_decisions(judge.verdicts)]))
 
 
 def _publish(hub: DirectoryHub, picked: _Picked, settings: Settings) -> Packed:

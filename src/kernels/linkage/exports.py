@@ -52,6 +52,28 @@ def find_defined(path: Path, names: Iterable[str]) -> frozenset[str]:
                 raise BinaryFormatError(f"{path}: no readable table of its symbols") from err
 
 
+def is_loadable(path: Path) -> bool:
+    """Say whether a file has what the dynamic loader maps: an ELF header, and all of its segments.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        head = stream.read(_HEADER.size)
+        if head[:4] != b"\x7fELF" or len(head) < _HEADER.size:
+            return False
+        if head[4:6] != b"\x02\x01":
+            return True  # of a machine that this module does not read
+        _, _, _, _, start, _, _, _, length, count, *_ = _HEADER.unpack(head)
+        if length != _SEGMENT.size or start + length * count > size:
+            return False
+        stream.seek(start)
+        segments = _SEGMENT.iter_unpack(stream.read(length * count))
+        return all(s[2] + s[5] <= size for s in segments if s[0] == _PT_LOAD)
+
+
 def _find_tables(data: mmap.mmap) -> _Tables:
     if data[:6] != b"\x7fELF\x02\x01":
         raise struct.error("not ELF of 64 bits")

@@ -47,7 +47,7 @@ class Host(NamedTuple):
 def read_host(system: System) -> Host:
     """Find what this process would link against; loads nothing."""
     torch = _torch_folder()
-    folders = [*_torch_folders(torch), Path(sys.prefix) / "lib"]
+    folders = [*_torch_folders(torch), Path(sys.prefix) / "lib", Path(sys.base_prefix) / "lib"]
     folders += [Path(folder.format(cpu=system.cpu)) for folder in _SYSTEM_FOLDERS]
     here = tuple(folder for folder in folders if folder.is_dir())
     libraries = () if torch is None else tuple(_torch_libraries(torch))
@@ -91,6 +91,8 @@ def is_findable(name: str, host: Host, beside: Iterable[Path]) -> bool:
     """Say whether the dynamic loader would find a library; where it cannot be told, it is asked."""
     if find_library(name, (*beside, *host.folders)) is not None or name in _cached_names():
         return True
+    if find_loaded(name) is not None:
+        return True
     import ctypes
 
     try:
@@ -98,6 +100,20 @@ def is_findable(name: str, host: Host, beside: Iterable[Path]) -> bool:
     except OSError:
         return False
     return True
+
+
+def find_loaded(name: str) -> Path | None:
+    """Return where a library is once torch is loaded, as it is before any kernel is; None: it is not.
+
+    Only run paths and ``LD_LIBRARY_PATH`` know some places, so this is asked before a variant is
+    passed over for a library.
+    """
+    if (path := _mapped(name)) is not None or _torch_folder() is None:
+        return path
+    import torch
+
+    del torch
+    return _mapped(name)
 
 
 def holds_text(path: Path, text: str) -> bool:

@@ -15,8 +15,15 @@ from kernel_spec.binary import ElfFacts, Symbol, read_device_code, read_elf
 from kernel_spec.compat import Reason
 from kernel_spec.errors import BinaryFormatError
 from kernel_spec.version import MajorMinor, parse_major_minor
-from kernels.linkage.exports import find_defined
-from kernels.linkage.host import Host, find_library, holds_text, is_findable, python_has
+from kernels.linkage.exports import find_defined, is_loadable
+from kernels.linkage.host import (
+    Host,
+    find_library,
+    find_loaded,
+    holds_text,
+    is_findable,
+    python_has,
+)
 from kernels.linkage.names import describe_symbol, is_old_layout, is_torch_symbol
 from kernels.linkage.verdict import Verdict
 
@@ -25,6 +32,10 @@ _STRICT_STACK = MajorMinor(2, 41)
 _GLIBC = re.compile(r"GLIBC_(\d+\.\d+)(?:\.\d+)?", re.ASCII)
 _LIBSTDCXX = ("GLIBCXX_", "CXXABI_")
 _TAGGED = re.compile(r"\.cpython-[^.]*\.so$", re.ASCII)
+# What torch or the system brings; a kernel may load any other library by itself before its own.
+_BROUGHT = re.compile(
+    r"lib(torch|c10|cu[a-z]|nv[a-z]|amdhip|hip|roc|sycl|stdc\+\+|gcc_s|gomp|c\.|m\.|pthread)"
+)
 _SHOWN = 3
 
 
@@ -43,15 +54,25 @@ def judge_libraries(root: Path, files: Iterable[str], host: Host) -> Verdict:
     archs: set[str] = set()
     for path in libraries:
         try:
+            if not is_loadable(path):
+                reasons.append(Reason("damaged", f"{path.name} is no whole shared library"))
+                continue
             elf = read_elf(path)
-            code = read_device_code(path)
-        except (BinaryFormatError, OSError) as err:
-            reasons.append(Reason("damaged", f"cannot be judged: {err}"))
-            continue
-        archs.update(f"{image.arch}{'+PTX' if image.kind == 'ptx' else ''}" for image in code)
+        except (BinaryFormatError, OSError):
+            continue  # the dynamic loader may know better
+        archs.update(_read_archs(path))
         reasons += _judge_library(path, elf, host, libraries)
     # Several libraries of one variant mostly lack the same thing.
     return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)))
+
+
+def _read_archs(path: Path) -> tuple[str, ...]:
+    """Return what the CUDA code of a library is for; nothing where its form is not known."""
+    try:
+        code = read_device_code(path)
+    except (BinaryFormatError, OSError):
+        return ()
+    return tuple(f"{image.arch}{'+PTX' if image.kind == 'ptx' else ''}" for image in code)
 
 
 def _judge_library(
@@ -109,17 +130,22 @@ def _judge_glibc(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
 
 def _judge_libstdcxx(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
     needs = [version for _, version in elf.version_needs if version.startswith(_LIBSTDCXX)]
-    if host.libstdcxx is None or not needs:
+    if host.libstdcxx is None or not needs or not _lacking(host.libstdcxx, needs):
         return
-    try:
-        lacking = [version for version in needs if not holds_text(host.libstdcxx, version)]
-    except (OSError, ValueError):
-        return
-    if lacking:
+    # Another one may be loaded than the first that is found.
+    library = find_loaded("libstdc++.so.6") or host.libstdcxx
+    if lacking := _lacking(library, needs):
         yield Reason(
             "libstdc++",
-            f"{path.name} needs {_some(sorted(lacking))} of libstdc++, which {host.libstdcxx} lacks",
+            f"{path.name} needs {_some(lacking)} of libstdc++, which {library} lacks",
         )
+
+
+def _lacking(library: Path, versions: Iterable[str]) -> list[str]:
+    try:
+        return sorted(version for version in versions if not holds_text(library, version))
+    except (OSError, ValueError):
+        return []
 
 
 def _judge_needed(
@@ -129,7 +155,7 @@ def _judge_needed(
     own = {sibling.name for sibling in siblings}
     torch = host.system.torch
     for name in elf.needed:
-        if name in own or is_findable(name, host, beside):
+        if name in own or not _BROUGHT.match(name) or is_findable(name, host, beside):
             continue
         brought = f"torch {torch.version}" if torch is not None else "no torch"
         yield Reason(

@@ -16,7 +16,6 @@ from kernel_spec.compat import Reason
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.system import System
 from kernels.linkage.host import Host, fingerprint, read_host
-from kernels.linkage.judge import judge_libraries
 from kernels.linkage.verdict import Verdict, holds_libraries
 from kernels.store import write_whole
 
@@ -47,6 +46,9 @@ def judge_variant(
     paths = [folder / f"links-{key[1]}.json" for folder in keep_in]
     verdict = next((found for path in paths if (found := _read(path, digest)) is not None), None)
     if verdict is None:
+        # Most processes find a verdict, and need not know how one is reached.
+        from kernels.linkage.judge import judge_libraries
+
         verdict = judge_libraries(root, files, host)
         _write(paths, digest, verdict)
     _known[key] = verdict

@@ -167,6 +167,10 @@ def test_a_lock_says_what_goes_in_and_loads_it_there(
     elsewhere(monkeypatch, tmp_path, KERNELS_HUB="https://hub.invalid")
     assert run(["bundle", "install", str(bundle)]) == 0
     assert kernels.load_kernel("acme/toy", lockfile=lock).VALUE == "torch-cpu", "a lock is consent"
+    both = ["--target", "torch2.13-cpu-x86_64-linux", "--lock", str(lock), "acme/toy@1"]
+    monkeypatch.setenv("KERNELS_HUB", publisher.url)
+    assert make(bundle, *both) == 1
+    assert "acme/toy: v1 would mean" in capsys.readouterr().err
     forged = lock.read_text().replace(packed.variants["torch-cpu"], "0" * 64)
     lock.write_text(forged)
     elsewhere(monkeypatch, tmp_path, "third", KERNELS_HUB=publisher.url)

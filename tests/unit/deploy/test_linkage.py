@@ -101,11 +101,36 @@ def test_libstdcxx_is_compared_by_the_versions_that_it_defines(host):
     assert (reason.kind, "GLIBCXX_3.4.99" in reason.text) == ("libstdc++", True)
 
 
-def test_a_file_that_cannot_be_read_is_a_reason_and_not_an_exception(host, tmp_path):
-    (tmp_path / "a.so").write_bytes(b"\x7fELF\x02\x01" + b"\0" * 200)
-    (tmp_path / "b.so").write_bytes(b"")
-    reasons = judge_libraries(tmp_path, ["a.so", "b.so"], host).reasons
-    assert [reason.kind for reason in reasons] == ["damaged", "damaged"]
+def test_what_cannot_be_mapped_is_a_reason_and_what_cannot_be_told_is_none(host, tmp_path):
+    whole = (LINKAGE / "shim.so").read_bytes()
+    (tmp_path / "empty.so").write_bytes(b"")
+    (tmp_path / "cut.so").write_bytes(whole[:200])
+    (tmp_path / "text.so").write_text("GROUP ( libx.so.1 )")
+    names = ["cut.so", "empty.so", "text.so"]
+    reasons = judge_libraries(tmp_path, names, host).reasons
+    assert [(r.kind, r.text.split()[0]) for r in reasons] == [("damaged", n) for n in names]
+    # The dynamic loader needs no section headers, and this reader does.
+    bare = bytearray(whole)
+    bare[40:48], bare[60:62] = bytes(8), bytes(2)
+    (tmp_path / "bare.so").write_bytes(bare)
+    assert judge_libraries(tmp_path, ["bare.so"], host).reasons == ()
+
+
+def test_device_code_of_an_unknown_form_says_nothing(host, tmp_path):
+    whole = (BINARY / "device.so").read_bytes()
+    place = tmp_path / "device.so"
+    place.write_bytes(whole.replace(b"\x50\xed\x55\xba", b"\x51\xed\x55\xba"))
+    assert place.read_bytes() != whole
+    verdict = judge_libraries(tmp_path, ["device.so"], host)
+    assert (verdict.reasons, verdict.archs) == ((), ())
+
+
+def test_a_library_that_a_kernel_may_load_itself_is_not_missed(host, tmp_path):
+    name = b"libcudart.so.99"
+    for other, kinds in ((b"libtvmffi.so.99", []), (b"libcublas.so.99", ["library"])):
+        place = tmp_path / "x.so"
+        place.write_bytes((LINKAGE / "cudart.so").read_bytes().replace(name, other))
+        assert [r.kind for r in judge_libraries(tmp_path, ["x.so"], host).reasons] == kinds
 
 
 def test_a_library_for_another_python_is_told_by_its_name(host, tmp_path):

@@ -136,3 +136,27 @@ def test_a_file_is_hashed_as_git_and_as_lfs_hash_it(tmp_path: Path) -> None:
     assert file.oid == "ce013625030ba8dba906f756967f9e9ca394464a"
     assert file.sha256.startswith("5891b5b522d5df08")
     assert file.size == 6
+
+
+def test_sources_go_with_their_version_like_a_variant() -> None:
+    held = branch(remote("src/build.toml"), remote("src/old.cpp"), remote("build/torch-cpu/a.py"))
+    sent = [local("src/build.toml"), local("src/new.cpp"), local("build/torch-cpu/a.py")]
+    plan = plan_commit(held, sent)
+    assert (plan.delete, [file.path for file in plan.add]) == (("src/old.cpp",), ["src/new.cpp"])
+    assert plan.differing == ("src",), "what is published stays unless that is asked for"
+    without = plan_commit(held, [local("build/torch-cpu/a.py")])
+    assert without.is_empty
+    assert "src is on the branch and not sent; it stays" in format_plan(without)
+    pruned = plan_commit(held, [local("build/torch-cpu/a.py")], prune=True)
+    assert pruned.delete == ("src/build.toml", "src/old.cpp")
+
+
+def test_a_new_version_does_not_begin_with_the_sources_of_an_old_one() -> None:
+    start = RemoteBranch(
+        name="v2",
+        commit=None,
+        files=(remote("src/build.toml"), remote("README.md")),
+        start="c" * 40,
+    )
+    plan = plan_commit(start, [local("build/torch-cpu/a.py")])
+    assert (plan.delete, plan.keep) == (("src/build.toml",), ("README.md",))

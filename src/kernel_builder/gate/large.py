@@ -55,7 +55,7 @@ def check_large(case: Case) -> Outcomes:
         return
     first = make_inputs(case, dtype, {**sizes, case.batch: count})
     last = tuple(
-        each.flip(0) if grows else each for each, grows in zip(first, batched, strict=True)
+        _turn_over(each) if grows else each for each, grows in zip(first, batched, strict=True)
     )
     whole = [
         _stack(one_block, other, blocks) if grows else one_block
@@ -130,7 +130,9 @@ def _memory_available(device: Any) -> int:
 def _stack(block: Any, last: Any, blocks: int) -> Any:
     """Return a dense tensor that is `block` again and again, and then `last`."""
     if block.device.type != "cpu":
-        return torch.cat([block.repeat(blocks - 1, *[1] * (block.dim() - 1)), last])
+        # As bytes: torch does not copy every dtype on every device.
+        whole = torch.cat([_bytes(block).repeat(blocks - 1), _bytes(last)])
+        return whole.view(block.dtype).view(blocks * block.shape[0], *block.shape[1:])
     block, last = block.contiguous(), last.contiguous()
     size = block.numel() * block.element_size()
     address = _map_repeatedly(size, blocks)
@@ -141,6 +143,17 @@ def _stack(block: Any, last: Any, blocks: int) -> Any:
     flat[: block.shape[0]].copy_(block)
     flat[-block.shape[0] :].copy_(last)
     return flat
+
+
+def _bytes(tensor: Any) -> Any:
+    return tensor.reshape(-1).clone().view(torch.uint8)
+
+
+def _turn_over(tensor: Any) -> Any:
+    """Return the rows of a tensor in the other order."""
+    width = tensor[:1].numel() * tensor.element_size()
+    turned = _bytes(tensor).view(tensor.shape[0], width).flip(0)
+    return turned.reshape(-1).view(tensor.dtype).view(tensor.shape)
 
 
 def _map_repeatedly(size: int, blocks: int) -> int:

@@ -34,6 +34,8 @@ CHECKS = (
     "large",
 )
 _OPS = "ops"
+# The exit code where the variant, or its gate file, cannot be loaded.
+UNUSABLE = 4
 
 
 def read_cases(place: Path, kernel: ModuleType, device: Any) -> tuple[Case, ...]:
@@ -114,10 +116,14 @@ def main(request: dict[str, Any]) -> int:
 
     from kernels.importer import load_directory
 
-    kernel = load_directory(Path(request["directory"]))
     device = torch.device(request["device"])
-    cases = read_cases(Path(request["file"]), kernel, device)
     with Path(request["answer"]).open("a", encoding="utf-8") as stream:
+        try:
+            kernel = load_directory(Path(request["directory"]))
+            cases = read_cases(Path(request["file"]), kernel, device)
+        except Exception as err:  # noqa: BLE001  (a kernel's code ran, and a project's)
+            _write(stream, {"unusable": _place(err, request["file"])})
+            return UNUSABLE
         if request["skip"] == 0:
             _write(stream, {"about": _describe(cases, device)})
         checks = list(list_checks(cases, request["id"], device.type))
@@ -127,6 +133,17 @@ def main(request: dict[str, Any]) -> int:
             _write(stream, {"begin": index, "case": name, "check": check})
             _write(stream, {"end": index, **run_check(function, name, check)})
     return 0
+
+
+def _place(error: Exception, file: str) -> str:
+    """Write an error with the line of the gate file that it comes from."""
+    lines = [
+        each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file
+    ]
+    if isinstance(error, SyntaxError):
+        lines = [error.lineno]
+    place = f"{Path(file).name}:{lines[-1]}: " if lines else ""
+    return f"{place}{type(error).__name__}: {error}"
 
 
 def _describe(cases: tuple[Case, ...], device: Any) -> dict[str, Any]:

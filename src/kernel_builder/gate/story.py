@@ -105,7 +105,8 @@ def run_gate(
         seconds: the longest time that all cases together may take.
 
     Raises:
-        CommandError: the variant or the gate file cannot be loaded at all.
+        ProjectError: the variant cannot be loaded, or the gate file is wrong; it says where.
+        CommandError: the process ended before anything was tried.
     """
     variant = variant.resolve()
     metadata = parse_metadata((variant / FILE_NAME).read_bytes())
@@ -150,6 +151,8 @@ def _run(
             )
         except CommandError as err:
             lines = _read(answer)
+            if lines and "unusable" in lines[-1]:
+                raise _describe_unusable(request, lines[-1]["unusable"]) from err
             begun = [line for line in lines if "begin" in line]
             if not begun or lines[-1] is not begun[-1]:
                 raise
@@ -178,6 +181,13 @@ def _run(
             skip = last["begin"] + 1
             continue
         return _read(answer), deaths
+
+
+def _describe_unusable(request: Mapping[str, Any], said: str) -> ProjectError:
+    return ProjectError(
+        f"{request['file']}: its cases cannot be read with {Path(request['directory']).name}: {said}; "
+        "correct it, and see docs/guide/checks.md"
+    )
 
 
 def _view(request: Mapping[str, Any], scratch: Path) -> View:

@@ -95,7 +95,7 @@ class Publisher:
         ).items():
             write_variant(project / "build" / variant, files, **{"name": name, **metadata})  # type: ignore[arg-type]
         for path, text in (extra or {}).items():
-            project.mkdir(exist_ok=True)
+            (project / path).parent.mkdir(parents=True, exist_ok=True)
             (project / path).write_text(text)
         paths = [path for path in project.rglob("*") if path.is_file()]
         files = {path.relative_to(project).as_posix(): path for path in paths}

@@ -12,7 +12,8 @@ from kernel_spec.metadata import FILE_NAME
 from kernels.choose import find_candidate, find_other_version
 from kernels.doctor_advice import Advice, advise, find_chosen
 from kernels.errors import ForbiddenError, TrustError
-from kernels.fit import Judge
+from kernels.fit import Judge, judge_libraries
+from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.local import find_variants, verify_local
 from kernels.request import Request, walk
@@ -34,6 +35,7 @@ class Diagnosis(NamedTuple):
         decisions: every variant, and why it is taken or not; those behind the chosen one were
             judged by their names alone.
         advice: why it would not load and what to do; None where it loads.
+        archs: what the CUDA code in the chosen variant is for (``9.0a``, ``8.0+PTX``), as read from it.
     """
 
     what: str
@@ -41,6 +43,7 @@ class Diagnosis(NamedTuple):
     system: str
     decisions: tuple[Decision, ...]
     advice: Advice | None
+    archs: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> str | None:
@@ -65,12 +68,15 @@ def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = N
     located = locate(ref, settings)
     variants = variants_of(located.files)
     judge = Judge(str(ref), detect_devices(detect()), list(variants), backend)
+    archs: tuple[str, ...] = ()
     for accepted in judge.fitting:
-        if _would_load(judge, accepted, located, settings):
+        variant = _find_loadable(judge, accepted, located, settings)
+        if variant is not None:
+            archs = judge_libraries(variant, judge.system, settings.state)[1]
             break
     advice = _advise(ref, located, judge, settings, backend)
     where = f"{located.hub.url}, {located.taken}, commit {located.commit[:12]}"
-    return Diagnosis(str(ref), where, describe(judge.system), judge.verdicts, advice)
+    return Diagnosis(str(ref), where, describe(judge.system), judge.verdicts, advice, archs)
 
 
 def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnosis:
@@ -81,6 +87,7 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
     """
     places = find_variants(path) or {path.name: path}
     judge = Judge(what, detect_devices(detect()), list(places), backend)
+    archs: tuple[str, ...] = ()
     for accepted in judge.fitting:
         place = places[accepted.name]
         try:
@@ -89,23 +96,27 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
             judge.pass_over(accepted, (place / FILE_NAME).read_bytes(), err)
             continue
         if judge.accepts(accepted, variant.metadata, on_disk=variant):
+            archs = judge_libraries(variant, judge.system, None)[1]
             break
     decisions = judge.verdicts
     advice = None if find_chosen(decisions) else advise(what, decisions, judge.system)
-    return Diagnosis(what, str(path), describe(judge.system), decisions, advice)
+    return Diagnosis(what, str(path), describe(judge.system), decisions, advice, archs)
 
 
-def _would_load(judge: Judge, accepted: Accepted, located: Located, settings: Settings) -> bool:
+def _find_loadable(
+    judge: Judge, accepted: Accepted, located: Located, settings: Settings
+) -> VariantDir | None:
     """Judge a variant as a load does: its metadata first, its bytes where that speaks for it."""
     candidate = find_candidate(judge, accepted, located, settings)
     if candidate is None:
-        return False
+        return None
     variant = candidate.installed
     if variant is None:
         variant = install(
             Store(settings.cache), candidate.wanted, settings.state, have=candidate.have
         )
-    return judge.accepts(accepted, variant.metadata, on_disk=variant, state=settings.state)
+    fits = judge.accepts(accepted, variant.metadata, on_disk=variant, state=settings.state)
+    return variant if fits else None
 
 
 def _advise(

@@ -73,6 +73,7 @@ def _show(diagnosis: Diagnosis, *, as_json: bool) -> None:
             "from": where,
             "system": diagnosis.system,
             "chosen": diagnosis.chosen,
+            "archs": list(diagnosis.archs),
             "variants": reasons,
             "advice": None if advice is None else advice._asdict(),
         }
@@ -82,6 +83,8 @@ def _show(diagnosis: Diagnosis, *, as_json: bool) -> None:
     click.echo(f"system: {diagnosis.system}")
     for line in describe_decisions(diagnosis.decisions):
         click.echo(f"  {line}")
+    if diagnosis.archs:
+        click.echo(f"GPU code in {diagnosis.chosen}: {', '.join(diagnosis.archs)}")
     if advice is None:
         click.echo(f"It loads: {diagnosis.chosen}")
         return

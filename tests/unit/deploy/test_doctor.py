@@ -180,6 +180,21 @@ def test_a_device_without_code_is_hidden_where_another_has_it(on, publisher, cap
     assert found["advice"]["command"] == "export CUDA_VISIBLE_DEVICES=0"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="ELF libraries are Linux's")
+def test_the_gpu_code_of_the_chosen_variant_is_read_out(on, publisher, capsys):
+    """kernels 698: nobody should need cuobjdump to learn why a launch fails."""
+    on(machine((13, 0)), (Device("9.0", "Hopper", 0),))
+    data = (LINKAGE.parent / "binary" / "device.so").read_bytes()
+    name = "torch-stable-abi210-cu130-x86_64-linux"
+    files = {"__init__.py": "", "_x.abi3.so": data}
+    publisher.publish(variants={name: files}, backend=BackendKind.CUDA)
+    code, found = examine(capsys, "acme/toy")
+    assert (code, found["chosen"]) == (0, name)
+    assert {"9.0a", "8.0+PTX"} <= set(found["archs"])
+    assert run(["doctor", "acme/toy"]) == 0
+    assert f"GPU code in {name}: " in capsys.readouterr().out
+
+
 def test_what_a_load_would_trip_over_later_is_found_too(on, web, publisher, capsys):
     """Trust, packages and kernels that it needs: each is the cause when its turn comes."""
     on(machine())

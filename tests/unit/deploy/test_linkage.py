@@ -21,6 +21,7 @@ from kernels.linkage.host import Host, fingerprint, read_host
 from kernels.linkage.judge import judge_libraries
 from kernels.linkage.names import describe_symbol, is_old_layout, is_torch_symbol
 from kernels.linkage.verdicts import judge_variant
+from kernels.system import detect
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 LINKAGE, BINARY = FIXTURES / "linkage", FIXTURES / "binary"
@@ -76,6 +77,18 @@ def test_a_build_for_the_old_string_layout_is_told_from_one_that_lacks_a_functio
 
 def test_a_library_that_links_has_no_reason(host):
     assert judge("new_layout.so", host) == ()
+
+
+def test_the_installed_torch_is_asked_without_being_imported():
+    """Its libraries have the C++11 form of a constructor, and not the other."""
+    host = read_host(detect())
+    system = host.system
+    if system.torch is None or not system.torch.cxx11_abi or system.cpu != "x86_64":
+        pytest.skip("the libraries here are for x86_64 and a torch of the C++11 layout")
+    assert {path.name for path in host.torch_libraries} >= {"libc10.so", "libtorch_cpu.so"}
+    assert judge("new_layout.so", host) == ()
+    assert [reason.kind for reason in judge("old_layout.so", host)] == ["abi"]
+    assert [reason.kind for reason in judge("shim.so", host)] == ["torch-symbols"]
 
 
 def test_a_pre_release_of_torch_that_lacks_a_function_is_no_release(host):

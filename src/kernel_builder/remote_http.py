@@ -25,6 +25,7 @@ from kernel_spec.wire import TreeFile
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
+    from huggingface_hub.errors import HfHubHTTPError
 
 _KIND = "kernel"
 # The client adds a line that names a page about the status code.
@@ -92,6 +93,8 @@ class HttpRemote:
     def write_commit(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
         """Write one commit; the repository and the branch are made where they are not there."""
         with self._spoken(repo):
+            if options.private and (plan.branch.commit or plan.branch.start):
+                self._see_that_it_is_private(repo)
             if options.pull_request:
                 return self._ask(repo, plan, options)
             if plan.branch.commit is None:
@@ -107,6 +110,14 @@ class HttpRemote:
             for tag in options.tags:
                 self._api().create_tag(str(repo), tag=tag, revision=commit, repo_type=_KIND)
         return Written(commit=commit)
+
+    def _see_that_it_is_private(self, repo: RepoId) -> None:
+        """Refuse to publish to everybody what was meant for few: a repository that exists stays as it is."""
+        if not self._api().repo_info(str(repo), repo_type=_KIND).private:
+            raise UploadError(
+                f"--private: {repo} is at {self.url} already, and everybody can read it; make it "
+                "private there, or choose another --repo-id. Nothing was published"
+            )
 
     def _found_branch(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> str:
         """Make a branch that holds the commit from its first moment.
@@ -209,12 +220,7 @@ class HttpRemote:
             status = getattr(err.response, "status_code", None)
             if status in (409, 412):
                 raise ConflictError(before + _somebody(repo, self.url)) from err
-            if status in (401, 403):
-                said = self._refusal(status)
-            else:
-                said = " ".join(
-                    each for each in str(err).splitlines() if each and _MORE not in each
-                )
+            said = self._refusal(status) if status in (401, 403) else _said(err)
             raise UploadError(f"{before}{repo} at {self.url}: {said}") from err
         except (ValueError, LookupError, TypeError, AttributeError) as err:
             if "Invalid repo type" in str(err):
@@ -240,8 +246,22 @@ class HttpRemote:
                 f"HF_ENDPOINT alone; where this hub is meant to have it, set HF_ENDPOINT={self.url}"
             )
         if status == 401:
-            return "the hub does not know you (401); log in with `hf auth login` or set HF_TOKEN"
+            from huggingface_hub import get_token
+
+            if get_token():
+                return (
+                    "the hub does not know the token that was sent (401): it is that of HF_TOKEN, else "
+                    "of `hf auth login`; it may be of another hub, mistyped or taken back"
+                )
+            return "the hub asks who you are (401); log in with `hf auth login` or set HF_TOKEN"
         return "you may not write there (403); ask its owner, or choose another --repo-id"
+
+
+def _said(error: HfHubHTTPError) -> str:
+    """Return the hub's own words where it has some, else the client's."""
+    if error.server_message:
+        return f"{error.server_message} ({error.response.status_code})"
+    return " ".join(each for each in str(error).splitlines() if each and _MORE not in each)
 
 
 def _transport_error() -> type[Exception]:

@@ -36,7 +36,7 @@ from kernel_builder.upload_plan import (
     read_published,
 )
 from kernel_spec.errors import ConflictError, KernelError, UsageError
-from kernel_spec.names import RepoId, parse_repo_id, ref_fault
+from kernel_spec.names import RepoId, parse_repo_id, ref_fault, version_of_branch
 
 _TAG = re.compile(r"v\d+\.\d+\.\d+([.-]?[0-9A-Za-z.-]+)?", re.ASCII)
 
@@ -210,6 +210,12 @@ def _choose_target(package: Package, options: UploadOptions) -> Target:
         raise UsageError(f"--tag {tag}: expected vX.Y.Z, such as v{package.version}.0.0")
     if fault := ref_fault(branch):
         raise UsageError(f"--branch {branch}: {fault}")
+    if version_of_branch(branch) not in (None, package.version):
+        # Loaders take vN for version N, whatever its metadata says.
+        raise UsageError(
+            f"branch {branch}: that is where version {version_of_branch(branch)} is looked for, and this "
+            f"is version {package.version}; set version in build.toml, or take a name of another form"
+        )
     return Target(
         repo=_choose_repo(package, options.repo_id),
         branch=branch,

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernel_builder.commit_plan import (
     SCRATCH,
+    SOURCES,
     CommitPlan,
     LocalFile,
     RemoteBranch,
@@ -175,13 +176,32 @@ def _is_ours(branch: RemoteBranch, cards: Cards) -> bool:
 
 
 def _differing(target: Target, branch: CommitPlan) -> str:
-    names = ", ".join(branch.differing)
+    differing = {name: _changes(name, branch) for name in branch.differing}
+    names = "; ".join(f"{name} ({_few(paths)})" for name, paths in differing.items())
+    only_said = all(paths == ["metadata.json"] for paths in differing.values())
     return (
-        f"{target.repo} {target.branch}: published with other bytes than those here: {names}. What is "
-        "published under a version stays, since others rely on it. If the sources are newer than "
+        f"{target.repo} {target.branch}: published with other bytes than those here: {names}. "
+        + (
+            "The code is the same; what is said of it differs, such as its commit. "
+            if only_said
+            else ""
+        )
+        + "What is published under a version stays, since others rely on it. If the sources are newer than "
         f"those, raise the version in build.toml (now {target.version}); if they are older, update "
         "them; to replace what is published all the same, give --replace. Nothing was published"
     )
+
+
+def _changes(name: str, branch: CommitPlan) -> list[str]:
+    """Return the paths below a variant, or the sources, that the commit would add, change or delete."""
+    root = f"{name}/" if name == SOURCES else f"build/{name}/"
+    paths = [*(file.path for file in (*branch.add, *branch.change)), *branch.delete]
+    return sorted(path.removeprefix(root) for path in paths if path.startswith(root))
+
+
+def _few(paths: list[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more
 
 
 def _plan_tags(target: Target, published: Published, branch: CommitPlan) -> tuple[str, ...]:

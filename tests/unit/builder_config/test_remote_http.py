@@ -30,9 +30,9 @@ COMMIT = "c" * 40
 MAIN = "0" * 40
 
 
-def refusal(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
+def refusal(kind: type[HfHubHTTPError], status: int, said: str | None = None) -> HfHubHTTPError:
     request = httpx.Request("POST", "https://hub.example/api")
-    return kind("refused", response=httpx.Response(status, request=request))
+    return kind("refused", response=httpx.Response(status, request=request), server_message=said)
 
 
 class StandIn:
@@ -43,6 +43,7 @@ class StandIn:
         self.fail = fail
         self.at = at
         self.branches = {"v1": COMMIT}
+        self.private = False
 
     def __getattr__(self, name: str) -> Any:
         def call(*_: Any, **options: Any) -> Any:
@@ -62,6 +63,8 @@ class StandIn:
                     RepoFile(path="README.md", size=1, oid="b" * 40),
                     RepoFile(path="build/x/y.so", size=3, oid="d" * 40, lfs=lfs),
                 ]
+            if name == "repo_info":
+                return SimpleNamespace(private=self.private)
             return SimpleNamespace(oid="e" * 40, pr_url="https://hub.example/discussions/1")
 
         return call
@@ -183,16 +186,50 @@ def test_a_client_that_is_too_old_is_named(hub, source) -> None:
         remote.write_commit(REPO, plan, CommitOptions(message="m"))
 
 
+def test_a_token_that_the_hub_does_not_know_is_told_from_none(hub, monkeypatch) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "khub_mistyped")
+    remote, _ = hub(refusal(HfHubHTTPError, 401))
+    with pytest.raises(UploadError, match="does not know the token that was sent") as caught:
+        remote.read_refs(REPO)
+    assert "khub_mistyped" not in str(caught.value)
+
+
+def test_the_words_of_the_hub_are_shown_and_not_the_address_of_its_api(hub) -> None:
+    remote, _ = hub(refusal(HfHubHTTPError, 507, "The disk of this hub is full."))
+    with pytest.raises(UploadError) as caught:
+        remote.read_refs(REPO)
+    assert (
+        str(caught.value) == f"{REPO} at https://hub.example: The disk of this hub is full. (507)"
+    )
+
+
+@pytest.mark.parametrize(
+    "held",
+    [RemoteBranch(name="v1", commit=COMMIT), RemoteBranch(name="v2", commit=None, start=MAIN)],
+)
+def test_what_is_to_be_private_goes_to_no_public_repository(hub, source, held) -> None:
+    remote, stand_in = hub()
+    plan, options = plan_commit(held, [source("a")]), CommitOptions(message="m", private=True)
+    with pytest.raises(UploadError, match=r"everybody can read it.*Nothing was published"):
+        remote.write_commit(REPO, plan, options)
+    assert stand_in.names == ["repo_info"]
+    stand_in.private = True
+    assert remote.write_commit(REPO, plan, options).commit == "e" * 40
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "message"),
     [
         (412, ConflictError, "somebody else has published"),
-        (401, UploadError, "hf auth login"),
+        (401, UploadError, "asks who you are.*hf auth login"),
         (403, UploadError, "you may not write there"),
         (500, UploadError, "refused"),
     ],
 )
-def test_refusals_say_what_to_do(hub, status: int, kind: type[Exception], message: str) -> None:
+def test_refusals_say_what_to_do(
+    hub, monkeypatch, status: int, kind: type[Exception], message: str
+) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     remote, _ = hub(refusal(HfHubHTTPError, status))
     with pytest.raises(kind, match=message):
         remote.read_refs(REPO)

@@ -248,13 +248,31 @@ def test_a_branch_of_ones_own(project, remote) -> None:
     assert set(remote.read_refs(REPO)[0]) == {"main", "next"}
 
 
+def test_no_version_is_published_as_another_one(project, remote) -> None:
+    with pytest.raises(UsageError, match=r"branch v5: .*this is version 1; set version"):
+        publish(project, remote, branch="v5")
+    assert not remote.read_refs(REPO)[0]
+    publish(project, remote, branch="v1-next")
+
+
+def test_other_bytes_of_the_metadata_alone_are_called_that(project, remote) -> None:
+    publish(project, remote)
+    for place in (project / "build").glob("*/metadata.json"):
+        place.write_text(place.read_text() + "\n")
+    with pytest.raises(ConflictError) as caught:
+        publish(project, remote)
+    assert "torch-cpu (metadata.json); torch-cuda (metadata.json)" in str(caught.value)
+    assert "The code is the same" in str(caught.value)
+
+
 def test_a_variant_of_other_bytes_is_refused_until_it_is_to_be_replaced(project, remote) -> None:
     publish(project, remote)
     before = paths(remote), remote.read_refs(REPO)
     (project / "torch-ext/my_op/layers.py").write_text("class Bigger: ...\n")
     build_variants(project)
     with pytest.raises(
-        ConflictError, match=r"torch-cpu, torch-cuda\. .*raise the version .*--replace"
+        ConflictError,
+        match=r"torch-cpu \(_ops.py, layers.py, metadata.json\); torch-cuda .*raise the version .*--replace",
     ):
         publish(project, remote)
     assert (paths(remote), remote.read_refs(REPO)) == before

@@ -76,10 +76,27 @@ def _parse_schema(prefix: str, text: str) -> str | None:
     import torch
 
     try:
-        full = text if text.strip().startswith(prefix) else prefix + text.strip()
-        return str(torch._C.parse_schema(full)).removeprefix(prefix)
+        return str(torch._C.parse_schema(_with_namespace(prefix, text))).removeprefix(prefix)
     except RuntimeError:
         return None
+
+
+def _with_namespace(prefix: str, text: str) -> str:
+    return text if text.strip().startswith(prefix) else prefix + text.strip()
+
+
+def explain_schemas(op_id: str, schemas: list[str]) -> str:
+    """Say of each schema that torch cannot read what is wrong; torch's stable interface does not."""
+    import torch
+
+    said = []
+    for text in schemas:
+        try:
+            torch._C.parse_schema(_with_namespace(f"{op_id}::", text))
+        except RuntimeError as err:
+            reason = str(err).split("\nException raised from", 1)[0].rstrip()
+            said.append(f'torch cannot read the schema "{text}":\n{reason}\n')
+    return "".join(said)
 
 
 def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
@@ -142,6 +159,7 @@ def main(request: dict[str, Any]) -> int:
         elif code == 0:
             # The later ways would say the same in other words.
             code = child
+            sys.stderr.write(explain_schemas(op_id, request["schemas"]))
             break
     place.write_text(json.dumps(answer))
     return LACKING if code == 0 and answer["lacking"] is not None else code

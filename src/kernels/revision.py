@@ -60,6 +60,13 @@ def choose_commit(
                 if isinstance(asked, str) and asked.isdigit()
                 else ""
             )
+            if (
+                ref.version_range is not None
+                and not tags
+                and not hint
+                and (kept := versions_of(refs))
+            ):
+                hint = f" Without tags there are no ranges; version={kept[-1]} takes the branch v{kept[-1]}."
             raise VersionNotFoundError(
                 str(ref.repo), asked, versions_of(refs), f"{ref.repo} on {hub.url}: {err}.{hint}"
             ) from None

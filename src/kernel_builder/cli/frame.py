@@ -104,6 +104,11 @@ def run(group: click.Group) -> None:
         # Whoever read our output has seen enough.
         sys.stderr.close()
         code = 1
+    except OSError as err:
+        if debug:
+            raise
+        click.echo(_describe_os(err), err=True)
+        code = 1
     except Exception as err:
         if debug:
             raise
@@ -117,6 +122,20 @@ def _describe(error: KernelError) -> str:
     from kernel_builder.errors import ConfigError
 
     return str(error) if isinstance(error, ConfigError) else f"error: {error}"
+
+
+def _describe_os(error: OSError) -> str:
+    """Write what the system refused, and where the builder's cache is if that may help."""
+    from kernel_builder.settings import read_settings
+
+    where = [str(each) for each in (error.filename, error.filename2) if each is not None]
+    said = ": ".join(
+        ["error", *([" -> ".join(where)] if where else []), error.strerror or str(error)]
+    )
+    cache = read_settings().cache
+    if not where or any(each.startswith(str(cache.parent)) for each in where):
+        said += f"; the builder's cache is {cache}, and XDG_CACHE_HOME names another place for it"
+    return f"{said} (--debug shows where)"
 
 
 def project_argument(command: _Command) -> _Command:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.check.registered import check_sources
-from kernel_builder.errors import CheckError
+from kernel_builder.errors import CheckError, ImportCheckError
 from kernel_builder.import_check import check_import
 from kernel_builder.pipeline import build_project
 from kernel_builder.registrations import Registration, Registrations
@@ -50,6 +50,19 @@ def test_ops_that_are_wrong_are_named(
     (project / "torch-ext" / "torch_binding.cpp").write_text(text)
     found = {(rule, (symbol or "")[:48].rstrip()) for rule, symbol in find(project, settings)}
     assert found == {(rule, symbol[:48]) for rule, symbol in expected}
+
+
+@pytest.mark.parametrize("faulty", ["Tensr! out", "Tensor! out -> ("])
+def test_a_schema_that_torch_cannot_read_is_shown(
+    faulty: str, kit: Kit, settings: Settings
+) -> None:
+    project = kit("add_stable")
+    binding = project / "torch-ext" / "torch_binding.cpp"
+    binding.write_text(binding.read_text().replace("Tensor! out", faulty))
+    (report,) = build_project(project, settings=settings).variants
+    assert isinstance(report.error, ImportCheckError)
+    assert f'torch cannot read the schema "add_one({faulty}' in str(report.error)
+    assert "<--- HERE" in str(report.error)
 
 
 def test_ops_behind_macros_and_conditions_are_seen_as_compiled(

@@ -218,3 +218,30 @@ def test_a_closed_output_is_no_defect(project: Path) -> None:
 
 def test_columns_do_not_end_in_blanks() -> None:
     assert plan.format_columns((("a", "bb"), ("ccc", "d"))) == "a    bb\nccc  d"
+
+
+@pytest.mark.parametrize(
+    ("error", "names_cache"),
+    [
+        (OSError(28, "No space left on device"), True),
+        (OSError(30, "Read-only file system", "{cache}/objects"), True),
+        (OSError(13, "Permission denied", "/srv/project/build"), False),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_the_place(
+    call, monkeypatch, tmp_path, error: OSError, names_cache: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    cache = tmp_path / "kernel-builder"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if error.filename:
+        error.filename = error.filename.format(cache=cache)
+    monkeypatch.setattr(cli.LazyGroup, "invoke", refuse)
+    code, _, err = call("plan", ".")
+    assert code == 1
+    assert error.strerror in err
+    assert (error.filename or "") in err
+    assert (f"the builder's cache is {cache}, and XDG_CACHE_HOME" in err) is names_cache
+    assert "Errno" not in err

@@ -57,6 +57,13 @@ def test_a_range_that_fits_nothing_names_the_tags(tagged):
         kernels.get_kernel("acme/toy", version="3")
 
 
+def test_a_range_where_nobody_sets_tags_leads_to_the_branches(publisher):
+    for version in (1, 2):
+        publisher.publish("acme/toy", branch=f"v{version}", variants=source(version))
+    with pytest.raises(VersionNotFoundError, match=r"version=2 takes the branch v2"):
+        kernels.get_kernel("acme/toy", version=">=1")
+
+
 def test_what_is_no_range_is_wrong_usage(tagged):
     for text in ("^1.0", "", "latest"):
         with pytest.raises(UsageError, match="a version or a range"):

@@ -101,7 +101,7 @@ def describe_testing(build: VariantBuild) -> dict[str, Any]:
     """Return what ``metadata.json`` says under our own key of packages and of the import check."""
     found: dict[str, Any] = {}
     if build.python_requires:
-        found["python-requires"] = list(build.python_requires)
+        found[metadata_file.PYTHON_REQUIRES] = list(build.python_requires)
     if build.skip_import_check is not None:
         found["import-check"] = f"skipped: {build.skip_import_check}"
     return found

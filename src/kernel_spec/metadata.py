@@ -19,6 +19,8 @@ FILE_NAME = "metadata.json"
 
 # Everything that the published format does not know sits under this one key.
 EXTENSION_KEY = "kernels-ext"
+# Under it: packages that the names of python-depends do not reach, with their versions.
+PYTHON_REQUIRES = "python-requires"
 
 _KNOWN_KEYS = frozenset(
     {
@@ -97,6 +99,22 @@ class Metadata:
     provenance: Provenance | None = None
     extension: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def python_requires(self) -> tuple[str, ...]:
+        """The Python packages besides, as pip reads them; what is no requirement of an index goes."""
+        listed = self.extension.get(PYTHON_REQUIRES)
+        texts = listed if isinstance(listed, list) else []
+        return tuple(text for text in texts if isinstance(text, str) and _is_requirement(text))
+
+
+def _is_requirement(text: str) -> bool:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(text).url is None
+    except InvalidRequirement:
+        return False
 
 
 def parse_metadata(data: bytes) -> Metadata:

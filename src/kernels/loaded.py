@@ -106,7 +106,7 @@ def import_variant(
     """
     from kernels import importer, log
 
-    if variant.metadata.python_depends:
+    if variant.metadata.python_depends or variant.metadata.python_requires:
         from kernels.python_depends import require_packages
 
         require_packages(variant)

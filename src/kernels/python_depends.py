@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from kernels.errors import KernelImportError
@@ -30,7 +31,7 @@ def require_packages(variant: VariantDir) -> None:
         KernelImportError: naming those that are not, and how to get them.
     """
     if missing := find_missing(variant.metadata):
-        wanted = " ".join(map(distribution_of, missing))
+        wanted = " ".join(quote(distribution_of(name)) for name in missing)
         raise KernelImportError(
             f"The kernel {variant.metadata.name} needs Python packages that are not installed: "
             f"{', '.join(missing)}. Install them: pip install {wanted}",
@@ -40,7 +41,23 @@ def require_packages(variant: VariantDir) -> None:
 
 def find_missing(metadata: Metadata) -> list[str]:
     """Return the packages that a kernel says it needs and that are not installed."""
-    return [name for name in metadata.python_depends if not _is_here(name)]
+    missing = [name for name in metadata.python_depends if not _is_here(name)]
+    return missing + [text for text in metadata.python_requires if not _is_satisfied(text)]
+
+
+def _is_satisfied(text: str) -> bool:
+    """Say whether a package is here, in a version that fits."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from packaging.requirements import Requirement
+
+    requirement = Requirement(text)
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return True
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except (PackageNotFoundError, ValueError):
+        return False
 
 
 def distribution_of(name: str) -> str:

@@ -182,6 +182,7 @@ def _requirements(variant: VariantDir, parsed: Variant) -> Iterator[str]:
     for name in variant.metadata.python_depends:
         if distribution := distribution_of(name):
             yield distribution
+    yield from variant.metadata.python_requires
 
 
 def _metadata(variant: VariantDir, parsed: Variant, version: str, tags: WheelTags) -> str:

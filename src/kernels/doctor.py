@@ -9,6 +9,7 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision
 from kernel_spec.errors import KernelError, MetadataError
 from kernel_spec.metadata import FILE_NAME
+from kernel_spec.system import System
 from kernels.choose import find_candidate, find_other_version
 from kernels.doctor_advice import Advice, advise, find_chosen
 from kernels.errors import ForbiddenError, TrustError
@@ -67,7 +68,11 @@ def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = N
         raise ForbiddenError(str(ref.repo))
     located = locate(ref, settings)
     variants = variants_of(located.files)
-    judge = Judge(str(ref), detect_devices(detect()), list(variants), backend)
+    where = f"{located.hub.url}, {located.taken}, commit {located.commit[:12]}"
+    system, trouble = _see_devices(detect())
+    judge = Judge(str(ref), system, list(variants), backend)
+    if trouble is not None:
+        return Diagnosis(str(ref), where, describe(system), judge.decisions, trouble)
     archs: tuple[str, ...] = ()
     for accepted in judge.fitting:
         variant = _find_loadable(judge, accepted, located, settings)
@@ -75,7 +80,6 @@ def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = N
             archs = judge_libraries(variant, judge.system, settings.state)[1]
             break
     advice = _advise(ref, located, judge, settings, backend)
-    where = f"{located.hub.url}, {located.taken}, commit {located.commit[:12]}"
     return Diagnosis(str(ref), where, describe(judge.system), judge.verdicts, advice, archs)
 
 
@@ -86,7 +90,10 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
         NotAKernelError: there is no kernel at the path.
     """
     places = find_variants(path) or {path.name: path}
-    judge = Judge(what, detect_devices(detect()), list(places), backend)
+    system, trouble = _see_devices(detect())
+    judge = Judge(what, system, list(places), backend)
+    if trouble is not None:
+        return Diagnosis(what, str(path), describe(system), judge.decisions, trouble)
     archs: tuple[str, ...] = ()
     for accepted in judge.fitting:
         place = places[accepted.name]
@@ -101,6 +108,15 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
     decisions = judge.verdicts
     advice = None if find_chosen(decisions) else advise(what, decisions, judge.system)
     return Diagnosis(what, str(path), describe(judge.system), decisions, advice, archs)
+
+
+def _see_devices(system: System) -> tuple[System, Advice | None]:
+    """Return the system with its devices, or what keeps torch from telling them, as it will in a load."""
+    try:
+        return detect_devices(system), None
+    except (ImportError, OSError, RuntimeError, AssertionError) as err:
+        command = "python -c 'import torch; torch.cuda.init()'"
+        return system, Advice("", f"torch cannot be used: {err}", command)
 
 
 def _find_loadable(

@@ -225,6 +225,23 @@ def test_offline_the_command_needs_no_network(on, web, publisher, capsys, monkey
     assert len(web.requests) == before
 
 
+def test_a_torch_that_does_not_work_is_the_cause(on, publisher, capsys, monkeypatch):
+    on(machine((13, 0)))
+    publisher.publish(variants={"torch-universal": {"__init__.py": ""}})
+
+    def fail(system):
+        raise OSError("libcudnn.so.9: cannot open shared object file")
+
+    monkeypatch.setattr("kernels.doctor.detect_devices", fail)
+    monkeypatch.setattr("kernels.doctor_environment.detect_devices", fail)
+    code, found = examine(capsys, "acme/toy")
+    assert code == 1
+    assert "libcudnn.so.9" in found["advice"]["cause"]
+    assert "import torch" in found["advice"]["command"]
+    assert run(["doctor"]) == 0, "what the machine is can be said all the same"
+    assert "devices: cannot be read: libcudnn.so.9" in capsys.readouterr().out
+
+
 def test_a_path_is_examined_and_a_missing_one_is_told(on, make_variant, tmp_path, capsys):
     """kernels 753, 13: the variants that were found and each reason."""
     on(machine())

@@ -48,6 +48,10 @@ def test_it_passes_its_own_tests(project: Path) -> None:
     )
 
 
+def test_it_passes_the_gate(project: Path) -> None:
+    run(BUILDER, "check", project, "--gate")
+
+
 def test_a_model_with_its_layer_is_the_model_without(project: Path) -> None:
     from kernels import get_local_kernel
 

@@ -187,6 +187,16 @@ def test_a_test_shell_finds_the_variant(prepared, copy_kit) -> None:
     assert prepared(project, tests=True).variables["PYTHONPATH"] == str(link.parent)
 
 
+def test_a_test_shell_has_what_the_tests_of_the_project_need(prepared, filled, copy_kit) -> None:
+    project = copy_kit("scale_noarch")
+    file = project / "build.toml"
+    file.write_text(file.read_text() + '\n[test]\npython-depends = ["scipy>=1.10"]\n')
+    prepared(project, tests=True, extras=("numpy",))
+    prepared(project)
+    assert {"scipy>=1.10", "numpy"} <= set(filled[0])
+    assert "scipy>=1.10" not in filled[1]
+
+
 def test_a_variant_that_there_is_not_is_refused_at_once(prepared, filled, project: Path) -> None:
     for name in (
         "nonsense",

@@ -225,7 +225,8 @@ def measure_first(scratch: Path) -> dict[str, Any]:
     with_tools = packages(python)
     folder = scratch / "first-source"
     folder.mkdir()
-    built = timed(lambda: build_from_source(python, source_build(folder)))
+    asked = source_build(folder)
+    built = timed(lambda: build_from_source(python, asked))
     return {
         "venv_s": made,
         "torch_s": torch,
@@ -318,7 +319,8 @@ def measure_llama(scratch: Path) -> dict[str, Any]:
     python = client.folder / "bin" / "python"
     site = scratch / "site"
     pip: list[object] = [python, "-m", "pip", "install", "-q", "--no-deps", "--target", site]
-    run([*pip, make_wheel(scratch)])
+    # What else it needs, transformers has brought; with it would come another huggingface_hub.
+    run([*pip, make_wheel(scratch), "pyelftools"])
     variables = {
         "KERNELS_HUB": make_hub(scratch).as_uri(),
         "KERNELS_CACHE": str(scratch / "cache"),
@@ -410,6 +412,21 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
+def write_results(group: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Put one group's figures among the last ones and write both files; return all figures."""
+    target = RESULTS / "promises.json"
+    results: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {}
+    results[group] = found
+    for path, text in (
+        (target, json.dumps(results, indent=2, sort_keys=True) + "\n"),
+        (target.with_suffix(".md"), render(results)),
+    ):
+        fresh = path.with_suffix(".tmp")
+        fresh.write_text(text)
+        fresh.replace(path)
+    return results
+
+
 def main() -> int:
     """Measure what is asked for, merge it with the last results, write both files."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -421,15 +438,12 @@ def main() -> int:
         "binary": measure_binary,
     }
     parser.add_argument("groups", nargs="*", choices=[*groups, []], help="default: all of them")
-    target = RESULTS / "promises.json"
-    results = json.loads(target.read_text()) if target.exists() else {}
     for name in parser.parse_args().groups or list(groups):
         print(f"measuring: {name}", flush=True)
         machine = describe_machine()
         with tempfile.TemporaryDirectory() as scratch:
-            results[name] = {"machine": machine, **groups[name](Path(scratch))}
-        target.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-        (RESULTS / "promises.md").write_text(render(results))
+            found = {"machine": machine, **groups[name](Path(scratch))}
+        results = write_results(name, found)
     print(render(results))
     return 0
 

@@ -91,7 +91,7 @@ def render_first(first: dict[str, Any]) -> str:
         "## From an empty environment to the first correct result\n\n"
         + table(["", "`get_kernel`", "from source"], steps)
         + f"\n\nPackages: {names}; from source {others or 'none'}, and a C++ compiler that is installed"
-        " already. Packages come from this machine's own index, torch from its disk."
+        " already. Packages come from wherever pip is set to look; the rows above are with torch for the CPU."
     )
 
 

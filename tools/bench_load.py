@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,13 +29,19 @@ from kernel_spec.directory import DirectoryHub
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 
-ROUNDS = 9
-FLEET_ROUNDS = 3
+ROUNDS = 7
+FLEET_ROUNDS = 2
 PROCESSES = 12
 FILES = 60
 BIG_BYTES = 8_000_000
 KERNEL = "acme/sixty"
 OURS, PUBLISHED = "ours", "published 0.17.2"
+# A process of which nothing was there before: it starts, imports, and loads.
+WHOLE = f"""
+import time, kernels
+kernels.get_kernel("{KERNEL}", version=1)
+print(time.time(), flush=True)
+"""
 # Each process says when it is ready, and loads when it is told to.
 WAITING = f"""
 import sys, time, torch, kernels
@@ -47,23 +55,31 @@ print(begin, time.time(), flush=True)
 
 def main() -> int:
     """Measure, write both files, and fail where a goal is missed."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    groups = ("calls", "fleets", "sizes")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("groups", nargs="*", choices=[*groups, []], help="default: all of them")
+    asked = parser.parse_args().groups or groups
+    target = RESULTS / "load.json"
+    known = json.loads(target.read_text())["clients"] if target.exists() else {}
     clients = {OURS: ClientVenv(Path(sys.executable).parents[1]), PUBLISHED: reference_venv()}
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         publish(place / "root", place / "project")
         with serve_hub(place / "root", place / "access.log", trusted=["acme"]) as hub:
-            calls = measure_calls(clients, hub, place)
-            fleets = measure_fleets(clients, hub, place)
-        sizes = measure_sizes(place)
-    results = {
-        "machine": describe_machine(),
-        "clients": {name: calls[name] | fleets[name] | sizes[name] for name in clients},
-    }
+            found = [
+                *([measure_calls(clients, hub, place)] if "calls" in asked else []),
+                *([measure_fleets(clients, hub, place)] if "fleets" in asked else []),
+                *([measure_sizes(place)] if "sizes" in asked else []),
+            ]
+    figures = {name: known.get(name, {}) for name in clients}
+    for group in found:
+        figures = {name: figures[name] | group[name] for name in clients}
+    # What else runs on the machine slows both, and more so who computes more.
+    results = {"machine": describe_machine(), "load": os.getloadavg()[2], "clients": figures}
     goals = judge(results["clients"])
     results["goals"] = [{"goal": text, "met": met} for text, met in goals]
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "load.json").write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+    target.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     page = render(results)
     (RESULTS / "load.md").write_text(page)
     print(page)
@@ -134,7 +150,7 @@ def medians(values: dict[str, list[float]]) -> dict[str, float]:
 def measure_fleets(
     clients: dict[str, ClientVenv], hub: ServedHub, place: Path
 ) -> dict[str, dict[str, float]]:
-    """Let processes with one empty cache load at once; time from the first call to the last answer."""
+    """Let processes with one empty cache load at once; time until the last has its kernel."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in clients}
     for number in range(FLEET_ROUNDS):
         for name, client in clients.items():
@@ -142,12 +158,32 @@ def measure_fleets(
                 home = place / f"fleet-{number}-{name.split()[0]}-{count}"
                 home.mkdir()
                 seconds, asked = counted(
-                    hub, lambda c=client, h=home, n=count: run_fleet(c, hub, h, n)
+                    hub, lambda c=client, h=home, n=count: run_whole(c, hub, h, n)
                 )
                 found[name].setdefault(f"{key}_s", []).append(seconds)
                 found[name].setdefault(f"{key}_requests", []).append(asked)
                 shutil.rmtree(home)
+            home = place / f"ready-{number}-{name.split()[0]}"
+            home.mkdir()
+            seconds = run_fleet(client, hub, home, PROCESSES)
+            found[name].setdefault("fleet_calls_s", []).append(seconds)
+            shutil.rmtree(home)
     return {name: medians(values) for name, values in found.items()}
+
+
+def run_whole(client: ClientVenv, hub: ServedHub, home: Path, count: int) -> float:
+    """Start processes that load; return the seconds until the last has its kernel."""
+    begin = time.time()
+    processes = [client.start(hub, home, "python", "-c", WHOLE) for _ in range(count)]
+    return max(end for [end] in map(finish, processes)) - begin
+
+
+def finish(process: subprocess.Popen[str]) -> list[float]:
+    """Wait for a process; return the times that it printed."""
+    out, err = process.communicate(timeout=600)
+    if process.returncode:
+        sys.exit(f"a process failed to load:\n{err}")
+    return [float(word) for word in out.split()]
 
 
 def run_fleet(client: ClientVenv, hub: ServedHub, home: Path, count: int) -> float:
@@ -160,12 +196,7 @@ def run_fleet(client: ClientVenv, hub: ServedHub, home: Path, count: int) -> flo
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    spans = []
-    for process in processes:
-        out, err = process.communicate(timeout=600)
-        if process.returncode:
-            sys.exit(f"a process failed to load:\n{err}")
-        spans.append([float(word) for word in out.split()])
+    spans = [finish(process) for process in processes]
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
@@ -205,6 +236,8 @@ def judge(clients: dict[str, dict[str, float]]) -> list[tuple[str, bool]]:
     ours, theirs = clients[OURS], clients[PUBLISHED]
     return [
         ("import at least 5x faster", ours["import_ms"] * 5 <= theirs["import_ms"]),
+        ("import and first call with an empty cache faster together",
+         ours["import_ms"] + ours["cold_ms"] < theirs["import_ms"] + theirs["cold_ms"]),
         ("a repeated call under 100 µs, without a request",
          ours["repeat_us"] < 100 and ours["repeat_requests"] == 0),
         ("a new process with a warm cache makes no request", ours["warm_process_requests"] == 0),
@@ -224,9 +257,10 @@ ROWS = {
     "warm_process_requests": ("its requests", ""),
     "repeat_us": ("repeated call", "µs"),
     "repeat_requests": ("its requests", ""),
-    "fleet_s": (f"{PROCESSES} processes at once, one empty cache: until all have it", "s"),
+    "fleet_s": (f"{PROCESSES} new processes at once, one empty cache: until all have it", "s"),
     "fleet_requests": ("their requests", ""),
     "single_requests": ("those of one process", ""),
+    "fleet_calls_s": (f"{PROCESSES} that have imported torch and kernels: their calls alone", "s"),
     "packages": ("packages that pip installs (without torch)", ""),
     "installed_mb": ("their files", "MB"),
 }
@@ -248,7 +282,7 @@ def render(results: dict[str, Any]) -> str:
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}. Medians of {ROUNDS} rounds "
         f"({FLEET_ROUNDS} of the {PROCESSES} processes), the clients in turns.", "",
         f"A kernel of {FILES} files, {BIG_BYTES // 1_000_000} MB, from `kernel-hub serve` over loopback. Calls are timed "
-        "after `import torch, kernels`.", "",
+        f"after `import torch, kernels`. The machine's load average was {results['load']:.0f}.", "",
         "| | " + " | ".join(clients) + " |", "|---" * (len(clients) + 1) + "|", *rows, "", *goals, "",
     ])  # fmt: skip
 

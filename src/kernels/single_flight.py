@@ -17,9 +17,9 @@ from kernels.store import Store
 
 T = TypeVar("T")
 
-# Seconds: how long a process waits for another one's answer, and between two looks.
+# Seconds: how long a process waits for another one's answer; between two looks, at first and at most.
 PATIENCE = 20.0
-PAUSE = 0.01
+PAUSES = (0.01, 0.1)
 
 
 def ask_once(
@@ -41,6 +41,7 @@ def ask_once(
     name = hashlib.sha256("\0".join(subject).encode()).hexdigest()[:32]
     path = store.folder("locks") / f"ask-{name}.lock"
     until = time.monotonic() + PATIENCE
+    pause, longest = PAUSES
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +52,9 @@ def ask_once(
                 return known
             if time.monotonic() > until:
                 return ask()
-            time.sleep(PAUSE)
+            # Who looks takes time from who asks, where they share a processor.
+            time.sleep(pause)
+            pause = min(pause * 1.5, longest)
         except (OSError, NotImplementedError):
             return ask()
         else:

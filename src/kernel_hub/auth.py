@@ -82,7 +82,9 @@ class TokenFile:
             try:
                 status = self.place.stat()
             except OSError as err:
-                raise TokenFileError(f"{self.place}: cannot be read ({err.strerror})") from err
+                raise TokenFileError(
+                    f"{self.place}: cannot be read ({err.strerror}); kernel-hub add-token makes it"
+                ) from err
             if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise TokenFileError(
                     f"{self.place}: others may write to it, and so give themselves rights; "
@@ -102,8 +104,12 @@ def read_tokens(place: Path) -> tuple[Token, ...]:
     """
     try:
         document = tomllib.loads(place.read_text("utf-8"))
-    except (OSError, ValueError) as err:
-        raise TokenFileError(f"{place}: {err}") from err
+    except OSError as err:
+        raise TokenFileError(f"{place}: cannot be read ({err.strerror})") from err
+    except ValueError as err:
+        raise TokenFileError(
+            f"{place}: not TOML: {err}; expected the [[token]] tables that kernel-hub add-token writes"
+        ) from err
     faults: list[str] = []
     entries = document.get("token", [])
     if document.keys() - {"token"} or not isinstance(entries, list):
@@ -152,7 +158,9 @@ def add_token(place: Path, *, name: str, owners: Iterable[str]) -> str:
     """
     wanted = tuple(dict.fromkeys(owners))
     faults = [
-        f"--owner {owner}: not the name of an owner" for owner in wanted if not is_owner(owner)
+        f"--owner {owner}: not the name of an owner; expected the part of acme/toy before the slash"
+        for owner in wanted
+        if not is_owner(owner)
     ]
     if _NAME.fullmatch(name) is None:
         faults.append(f"{name}: expected letters, digits, '_', '.' and '-', at most 63")

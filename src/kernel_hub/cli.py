@@ -12,6 +12,9 @@ from kernel_spec.errors import KernelError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(
+    package_name="kernels", prog_name="kernel-hub", message="%(prog)s %(version)s"
+)
 def cli() -> None:
     """A hub of kernels on your own machine."""
 

@@ -68,9 +68,8 @@ def _run_gate(place: Path, device: str, seconds: float) -> bool:
             click.echo(f"{name}: refused, as it may be: {said}")
         if result.proof is not None:
             where = f"{result.proof['on']} with torch {result.proof['torch']}"
-            click.echo(
-                f"{name}: the gate passes {len(result.proof['cases'])} cases on {where}; "
-                "the proof is in metadata.json"
-            )
+            count = len(result.proof["cases"])
+            cases = "1 case" if count == 1 else f"{count} cases"
+            click.echo(f"{name}: the gate passes {cases} on {where}; the proof is in metadata.json")
         passed = passed and not result.faults
     return passed

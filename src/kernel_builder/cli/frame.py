@@ -55,6 +55,13 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs, each with its whole first sentence."""
+        found = ((name, self.get_command(ctx, name)) for name in self._verbs)
+        rows = [(name, verb.get_short_help_str(limit=1000)) for name, verb in found if verb]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

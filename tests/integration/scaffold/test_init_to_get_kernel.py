@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 BUILDER = "from kernel_builder.cli import main; main()"
+LOADER = "from kernels.cli import main; main()"
 USE = """
 import torch
 from kernels import get_kernel
@@ -74,8 +76,10 @@ def test_the_example_and_the_benchmark_run(home: Path) -> None:
     here = {"LOCAL_KERNELS": "me/fresh=."}
     shown = run(home / "fresh", "import runpy; runpy.run_path('example.py')", **here)
     assert shown.stdout == "tensor([1., 1., 1., 1.])\n"
-    code = "import runpy; runpy.run_path('benchmarks/benchmark.py', run_name='__main__')"
-    assert len(run(home / "fresh", code, **here).stdout.splitlines()) == 4
+    options = ("--device", "cpu", "--rounds", "3", "--only", "add_one 1024", "--json")
+    timed = json.loads(run(home / "fresh", LOADER, "benchmark", ".", *options).stdout)
+    assert {row["way"] for row in timed["rows"]} == {"cold", "warm"}
+    assert all(row["peers"].keys() == {"torch"} and not row["wrong"] for row in timed["rows"])
 
 
 def test_published_to_a_directory_and_loaded_by_one_line(home: Path) -> None:
@@ -180,4 +184,4 @@ def test_all_backends_in_one_project_leave_the_cpu_as_it_is(home: Path) -> None:
 
 def test_the_gate_of_a_new_project_passes(home: Path) -> None:
     done = run(home, BUILDER, "check", "--gate", "every/where")
-    assert "the gate passes 1 cases" in done.stdout
+    assert "the gate passes 1 case on" in done.stdout

@@ -71,6 +71,7 @@ def test_the_help_names_every_verb(call) -> None:
     assert code == 0
     for verb in ("init", "plan", "list-variants", "check-config", "build", "check", "upload"):
         assert f"\n  {verb} " in out
+    assert "...\n" not in out.partition("Commands:")[2], "every sentence is whole"
 
 
 def test_the_version(call) -> None:

@@ -47,10 +47,10 @@ def test_a_broken_file_lets_nobody_in(place):
     tokens = TokenFile(place)
     assert tokens.find(secret)
     place.write_text(place.read_text() + "[[token")
-    with pytest.raises(TokenFileError, match=r"tokens\.toml"):
+    with pytest.raises(TokenFileError, match=r"tokens\.toml: not TOML: .*\[\[token\]\] tables"):
         tokens.find(secret)
     place.unlink()
-    with pytest.raises(TokenFileError, match="cannot be read"):
+    with pytest.raises(TokenFileError, match=r"cannot be read .*kernel-hub add-token makes it"):
         tokens.find(secret)
 
 
@@ -141,3 +141,15 @@ def test_tokens_without_encryption_are_warned_of(place, monkeypatch, tmp_path, o
 def test_a_hub_does_not_start_with_a_file_that_it_cannot_use(place, tmp_path):
     done = CliRunner().invoke(cli, ["serve", str(tmp_path), "--tokens", str(place)])
     assert isinstance(done.exception, TokenFileError)
+
+
+def test_an_owner_is_no_repository(place):
+    with pytest.raises(TokenFileError, match=r"--owner acme/toy: .*before the slash"):
+        add_token(place, name="ci", owners=["acme/toy"])
+    assert not place.exists()
+
+
+def test_the_command_says_which_version_it_is():
+    said = CliRunner().invoke(cli, ["--version"])
+    assert said.exit_code == 0
+    assert said.output.startswith("kernel-hub 0.")

@@ -103,7 +103,7 @@ def consumers() -> peers.ClientVenv:
 def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientVenv) -> Path:
     """This distribution as pip installs it, in a folder of its own.
 
-    Beside it accelerate, which would bring in another torch if it brought in what it depends on.
+    Beside it what it needs and they lack, and accelerate, which would bring in another torch if it brought in what it depends on.
     """
     project = tmp_path_factory.mktemp("project")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -115,7 +115,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientV
         [
             *(consumers.folder / "bin" / "python", "-m", "pip", "install", "-q"),
             *("--no-deps", "--disable-pip-version-check", "--target", target, project),
-            *("accelerate==1.*", "psutil"),
+            *("pyelftools", "accelerate==1.*", "psutil"),
         ],
         check=False,
         capture_output=True,

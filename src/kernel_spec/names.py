@@ -59,6 +59,8 @@ def parse_repo_id(text: str) -> RepoId:
     fault = None
     if not slash or "/" in name:
         fault = "expected owner/name"
+    elif "@" in text:
+        fault = "it holds '@'; which version, branch, tag or commit is said apart from it"
     elif len(text) > _REPO_ID_LENGTH:
         fault = f"expected at most {_REPO_ID_LENGTH} characters, found {len(text)}"
     else:

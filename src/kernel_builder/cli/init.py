@@ -46,11 +46,15 @@ def spread(arguments: list[str], flag: str) -> list[str]:
     return result[:-1]
 
 
+# What people call a backend that has another name here; none of them is a likely PATH.
+_OTHER_NAMES = ("gpu", "nvidia", "amd", "hip", "intel", "sycl", "apple", "mps")
+
+
 def _is_like_a_backend(text: str) -> bool:
     from kernel_builder.config.table import find_close
 
     known = ["all", *(kind.value for kind in BackendKind)]
-    return text in known or find_close(text, known) is not None
+    return text in known or text in _OTHER_NAMES or find_close(text, known) is not None
 
 
 @click.command("init", cls=_BackendsCommand)

@@ -10,7 +10,7 @@ import click
 
 @click.command("update-build")
 @click.argument("directory", metavar="[DIR|FILE]", type=click.Path(path_type=Path), default=Path())
-@click.option("--yes", "sure", is_flag=True, help="Write it without asking.")
+@click.option("--yes", "-y", "sure", is_flag=True, help="Write it without asking.")
 @click.option("--dry-run", is_flag=True, help="Show the difference, write nothing.")
 @click.option(
     "--license",

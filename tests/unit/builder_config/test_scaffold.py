@@ -176,6 +176,7 @@ def test_backends_are_read_however_they_are_given() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        ("--backends cpu gpu", "--backends cpu --backends gpu"),
         ("--backends cpu cuda", "--backends cpu --backends cuda"),
         ("--backends cpu cuda --license MIT", "--backends cpu --backends cuda --license MIT"),
         ("--backends cpu cuda ./here", "--backends cpu --backends cuda ./here"),

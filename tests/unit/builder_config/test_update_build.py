@@ -177,7 +177,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_no_licence_is_invented(tmp_path: Path) -> None:
-    done = CliRunner().invoke(update_build, [str(project(tmp_path)), "--yes"])
+    done = CliRunner().invoke(update_build, [str(project(tmp_path)), "-y"])
     assert isinstance(done.exception, ConfigError)
     assert "build.toml:2: general.license: is missing" in str(done.exception)
     assert "--license Apache-2.0" in str(done.exception)

@@ -87,6 +87,7 @@ def test_repo_ids_are_read_and_written_back(text):
         ("relu", "expected owner/name"),
         ("a/b/c", "expected owner/name"),
         ("", "expected owner/name"),
+        ("acme/toy@v1", "holds '@'; which version, branch, tag or commit is said apart from it"),
         ("/b", "owner is empty"),
         ("a/", "name is empty"),
         ("../b", "owner begins or ends"),

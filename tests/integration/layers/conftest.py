@@ -103,7 +103,8 @@ def consumers() -> peers.ClientVenv:
 def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientVenv) -> Path:
     """This distribution as pip installs it, in a folder of its own.
 
-    Beside it what it needs and they lack, and accelerate, which would bring in another torch if it brought in what it depends on.
+    Beside it what it needs and they lack, and accelerate, which would bring in another torch if
+    it brought in what it depends on.
     """
     project = tmp_path_factory.mktemp("project")
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -91,8 +91,8 @@ def test_large_files_go_without_xet_and_without_a_switch(publish, writable, chec
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"HF_TOKEN": "khub_wrong"}, "the hub does not know you (401)"),
-        ({"HF_TOKEN": ""}, "the hub does not know you (401)"),
+        ({"HF_TOKEN": "khub_wrong"}, "the hub does not know the token that was sent (401)"),
+        ({"HF_TOKEN": ""}, "the hub asks who you are (401)"),
         ({"HF_ENDPOINT": "https://elsewhere.example"}, "no token was sent"),
     ],
 )

@@ -127,7 +127,10 @@ def _read_ref_folder(folder: str) -> tuple[Ref, ...]:
         # No ref begins with a dot; what does is left over from a network file system.
         names = [entry.name for entry in entries if entry.name[0] != "."]
     for name in names:
-        data = read_plain(Path(folder, name))
+        try:
+            data = read_plain(Path(folder, name))
+        except FileNotFoundError:  # deleted since the folder was listed
+            continue
         commit = data.removesuffix(b"\n").decode("ascii", "replace")
         if COMMIT_ID.fullmatch(commit) is None:
             raise FormatError(f"{folder}/{name}: expected a commit id, found {commit!r}")

@@ -469,3 +469,16 @@ def test_what_a_network_file_system_left_among_the_refs_is_no_ref(hub, write):
     heads = directory.repository_path(hub, REPO) / "refs" / "heads"
     (heads / ".nfs0001").write_text("left over")
     assert [ref.name for ref in directory.read_refs(hub, REPO).branches] == ["v1"]
+
+
+def test_a_branch_deleted_while_the_refs_are_read_is_no_branch(hub, write, monkeypatch):
+    commit = publish(hub, write(FILES))
+    publish(hub, write(FILES), branch="uploading-v1-0a1b")
+    read_plain = directory.read_plain
+
+    def delete_then_read(place):
+        place.parent.joinpath("uploading-v1-0a1b").unlink(missing_ok=True)
+        return read_plain(place)
+
+    monkeypatch.setattr(directory, "read_plain", delete_then_read)
+    assert directory.read_refs(hub, REPO) == Refs((Ref("v1", commit),), ())

@@ -125,7 +125,8 @@ def test_a_package_that_cannot_be_imported(project: Path, settings: Settings) ->
         "import torch\nimport gone\n",
     )
     error = fail(project, settings, ImportCheckError)
-    assert "No module named 'gone'" in str(error)
+    assert "__init__.py:4 imports gone, which is not installed here" in str(error)
+    assert "python-depends" in str(error)
     assert "clean process" in str(error)
     assert tree(project) == before
 

@@ -189,6 +189,7 @@ def plan(
         f"{table} of build.toml is read by this builder alone; the published one refuses it"
         for table in own
     ]
+    notes += [f"build.toml: {each.replace('-', ' ')}" for each in build.warnings]
     notes += [f"build.toml:{each.line}: {each.path}: {each.message}" for each in build.doubts]
     if selection.variants:
         _check_variants(variants, skipped, selection)

@@ -213,6 +213,12 @@ def test_files_that_stay_behind_are_named() -> None:
     assert variant(plan(build, sources, host=HOST), CPU).package == ("__init__.py", "tuned.json")
 
 
+def test_a_licence_that_old_files_lack_is_told() -> None:
+    assert not any("missing license" in note for note in made().notes)
+    old = TEXT.replace('edition = 5\nlicense = "MIT"\n', "")
+    assert "build.toml: missing license" in made(build_of(old)).notes
+
+
 def test_selections() -> None:
     only = made(selection=Selection(backends=frozenset({CPU})))
     assert names(only) == ["torch-stable-abi210-cpu-x86_64-linux"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,12 @@ def tool(name: str) -> str:
     if name == "python":
         return sys.executable
     return str(Path(sys.executable).with_name(name))
+
+
+def built_for_cpu(name: str) -> list[str]:
+    """Name the variants of a kernel that this demo has built."""
+    build = ROOT / "kernels-community" / name / "build"
+    return sorted(place.name for place in build.glob(f"*-cpu-{platform.machine()}-*"))
 
 
 def main(output: Path) -> None:
@@ -67,6 +74,8 @@ def main(output: Path) -> None:
             "kernel-builder",
             "upload",
             f"kernels-community/{name}",
+            # Not what a checkout may hold of an earlier build for a GPU.
+            *(word for variant in built_for_cpu(name) for word in ("--variant", variant)),
             env=env,
         )
     seconds["load and use, new process, empty cache"] = run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from kernel_builder.config.read import read_build
 from kernel_builder.errors import ProjectError, UploadError
 from kernel_builder.plan import current_op_id
 from kernel_builder.sources import read_sources
+from kernel_spec.errors import UsageError
 from kernel_spec.metadata import FILE_NAME as METADATA
 from kernel_spec.metadata import Metadata, parse_metadata
 from kernel_spec.names import RepoId
@@ -56,11 +57,16 @@ class Package:
         return None if self.build is None else self.build.general.repo_id
 
 
-def read_package(directory: Path) -> Package:
+def read_package(directory: Path, *, only: Collection[str] = ()) -> Package:
     """Read a project with its ``build/``, or a directory with built variants and no ``build.toml``.
+
+    Args:
+        directory: the project, or the directory of built variants.
+        only: the names of the variants to read; empty: all.
 
     Raises:
         ConfigError, ProjectError: the project is wrong.
+        UsageError: a variant of ``only`` is not built.
         UploadError: nothing is built, some variants break rules or are not of these sources;
             every finding is named.
     """
@@ -71,6 +77,7 @@ def read_package(directory: Path) -> Package:
             raise UploadError(
                 f"{directory / 'build'}: nothing is built; run: kernel-builder build {directory}"
             )
+        places = _select(places, only)
         variants = _read_variants(places, build, again=f"run: kernel-builder build {directory}")
         _refuse_stale(directory, build, variants)
         name, version = build.general.name, build.general.version
@@ -83,9 +90,17 @@ def read_package(directory: Path) -> Package:
                 f"{directory}: neither a project (there is no {BUILD_TOML}) nor built variants "
                 f"(no build/*/{METADATA}); expected one of them"
             ) from err
-        variants = _read_variants(places, None, again="build them again")
+        variants = _read_variants(_select(places, only), None, again="build them again")
         name, version = _agree(directory, variants)
     return Package(directory=directory, build=build, name=name, version=version, variants=variants)
+
+
+def _select(places: list[Path], only: Collection[str]) -> list[Path]:
+    missing = sorted(set(only) - {place.name for place in places})
+    if missing:
+        built = ", ".join(place.name for place in places)
+        raise UsageError(f"--variant: {', '.join(missing)} is not built; found {built}")
+    return [place for place in places if not only or place.name in only]
 
 
 def _read_variants(

@@ -81,6 +81,7 @@ class UploadOptions:
         repo_id: where on the hub; None: ``[general.hub] repo-id``.
         branch: the branch; None: that of ``[general.hub]``, or ``v<version>``.
         tag: a tag ``vX.Y.Z`` for the commit.
+        variants: the names of those to publish of what is built; empty: all.
         prune: delete what is published on the branch and is not here.
         replace: replace what is published with other bytes.
         allow_dirty: publish to an http hub though files differ from the last commit.
@@ -92,6 +93,7 @@ class UploadOptions:
     repo_id: str | None = None
     branch: str | None = None
     tag: str | None = None
+    variants: tuple[str, ...] = ()
     prune: bool = False
     replace: bool = False
     allow_dirty: bool = False
@@ -123,7 +125,9 @@ def upload(
         UploadError: nothing is built, a variant breaks a rule, the tree is dirty, or the hub refuses.
         ConflictError: somebody else has published, or what is here is published with other bytes.
     """
-    package = read_package(directory)
+    if options.variants and options.prune:
+        raise UsageError("--variant and --prune exclude each other: the others would be deleted")
+    package = read_package(directory, only=options.variants)
     target = _choose_target(package, options)
     if not remote.is_directory and not options.allow_dirty:
         refuse_dirty(directory, settings)

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 )
 @click.option("--branch", metavar="NAME", help="Branch [default: that of build.toml, or vVERSION].")
 @click.option("--tag", metavar="vX.Y.Z", help="Also tag the commit.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME",
+    help="Publish this one of those built; may be repeated [default: all].",
+)
 @click.option("--private", is_flag=True, help="Make the repository private, if it has to be made.")
 @click.option(
     "--create-pr",

@@ -174,6 +174,19 @@ def test_stale_variants_stay_until_pruned(project, remote) -> None:
     assert "build/torch-cpu/layers.py" in paths(remote)
 
 
+def test_one_variant_of_those_built_is_published_alone(project, remote) -> None:
+    stale = project / "build/torch-cuda/metadata.json"
+    stale.write_text(stale.read_text().replace("my_op_cuda", "my_op_older"))
+    publish(project, remote, variants=("torch-cpu",))
+    assert {path.split("/")[1] for path in paths(remote) if path.startswith("build/")} == {
+        "torch-cpu"
+    }
+    with pytest.raises(UsageError, match=r"torch-xpu is not built; found torch-cpu, torch-cuda"):
+        publish(project, remote, variants=("torch-xpu",))
+    with pytest.raises(UsageError, match="--variant and --prune"):
+        publish(project, remote, variants=("torch-cpu",), prune=True)
+
+
 def test_declining_writes_nothing(project, remote) -> None:
     seen = []
 

@@ -130,8 +130,9 @@ def test_many_machines_publish_at_once_and_nothing_is_lost(hub, writable, checko
                 assert "somebody else has published" in str(err)  # noqa: PT017
         return "gave up"
 
+    # Whose card met a conflict finds on the second try that another's card names its variant, too.
     with ThreadPoolExecutor(len(kernels)) as pool:
-        assert set(pool.map(publish, kernels)) == {"uploaded"}
+        assert set(pool.map(publish, kernels)) <= {"uploaded", "no_changes"}
     found = writable.whole()
     assert set(found) == {"main", "v1"}
     wanted = {path: data for kernel in kernels for path, data in built(kernel).items()}

@@ -240,7 +240,7 @@ def test_an_older_toolkit_gets_what_it_understands() -> None:
 def test_the_preprocessor_sees_what_the_compiler_sees() -> None:
     unit = replace(DEVICE_UNIT, cxx_flags=("-DMINE",), backend_flags=("-DOTHER=1", "-lineinfo"))
     environment = replace(ENVIRONMENT, cuda=CUDA, cuda_headers=Path("/more"))
-    found = preprocessor_flags(unit, CUDA_BUILD, environment, Path("/work/run/src"))
+    found = preprocessor_flags(unit, CUDA_BUILD, environment, Path("/stage/src"))
     assert {"-DMINE", "-DOTHER=1", "-DCUDA_KERNEL", "-O3"} <= set(found)
     assert f"-DTORCH_EXTENSION_NAME={CUDA_BUILD.op_id}" in found
     assert found.index("-isystem/cuda/include") < found.index("-isystem/more")

@@ -36,7 +36,6 @@ def compile_flags(
         )
     if needs_device_compiler(unit):
         return _device_flags(unit, build, environment, stage)
-    torch = environment.torch
     flags = [f"-std={_standard(environment)}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden"]
     if environment.toolchain.family is Family.GCC:
         # A GNU-unique symbol is one for the whole process, even across kernels.
@@ -45,13 +44,7 @@ def compile_flags(
         *flags,
         *_prefix_maps(environment, stage),
         *_definitions(build),
-        "-iquote.",
-        *_own_includes(unit, stage),
-        "-I../gen",
-        *_depend_includes(unit, environment),
-        *(f"-isystem{path}" for path in torch.include_dirs),
-        f"-isystem{environment.python_include}",
-        *(f"-isystem{path}" for path in _cuda_includes(environment)),
+        *_search_path(unit, environment, stage),
         *unit.cxx_flags,
     )
 
@@ -67,13 +60,7 @@ def preprocessor_flags(
         "-fPIC",
         *_definitions(build),
         f"-DTORCH_EXTENSION_NAME={build.op_id}",
-        "-iquote.",
-        *_own_includes(unit, stage),
-        "-I../gen",
-        *_depend_includes(unit, environment),
-        *(f"-isystem{path}" for path in environment.torch.include_dirs),
-        f"-isystem{environment.python_include}",
-        *(f"-isystem{path}" for path in _cuda_includes(environment)),
+        *_search_path(unit, environment, stage),
         *unit.cxx_flags,
         *(flag for flag in unit.backend_flags if flag.startswith(("-D", "-U")) and len(flag) > 2),
     )
@@ -136,6 +123,19 @@ def _for_host(flags: Iterable[str]) -> tuple[str, ...]:
 
 def _standard(environment: Environment) -> str:
     return "c++20" if environment.torch.build.release >= CXX20_SINCE else "c++17"
+
+
+def _search_path(unit: CompileUnit, environment: Environment, stage: Path) -> tuple[str, ...]:
+    """Say where the C++ compiler finds headers, and so the preprocessor too."""
+    return (
+        "-iquote.",
+        *_own_includes(unit, stage),
+        "-I../gen",
+        *_depend_includes(unit, environment),
+        *(f"-isystem{path}" for path in environment.torch.include_dirs),
+        f"-isystem{environment.python_include}",
+        *(f"-isystem{path}" for path in _cuda_includes(environment)),
+    )
 
 
 def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:

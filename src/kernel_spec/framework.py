@@ -69,6 +69,19 @@ def parse_framework(token: str) -> Framework:
             return TvmFfi(version)
 
 
+def format_requirement(framework: Framework) -> str:
+    """Write what pip must install for a variant of this framework: the distribution and its versions."""
+    match framework:
+        case Torch(version=version):
+            return f"torch=={version}.*"
+        case TorchStableAbi(version=version):
+            return f"torch>={version}"
+        case TvmFfi(version=version):
+            return f"apache-tvm-ffi=={version}.*"
+        case _:
+            assert_never(framework)
+
+
 def format_framework(framework: Framework) -> str:
     """Write a framework as variant names spell it.
 

@@ -22,7 +22,7 @@ from kernels.fit import Judge
 from kernels.importer import VariantDir
 from kernels.revision import versions_of
 from kernels.settings import Settings
-from kernels.source import Located, tree_of, variants_of
+from kernels.source import Located, offered, tree_of, variants_of
 from kernels.store import Store
 from kernels.system import detect
 from kernels.verify import Damage, find_installed
@@ -72,13 +72,7 @@ def find_candidate(
         MetadataError: its metadata is wrong.
     """
     store = Store(settings.cache)
-    wanted = Wanted(
-        hub=located.hub,
-        repo=located.ref.repo,
-        commit=located.commit,
-        variant=accepted.name,
-        files=variants_of(located.files)[accepted.name],
-    )
+    wanted = offered(located)[accepted.name]
     found = find_installed(store, wanted.files, settings.state)
     if isinstance(found, VariantDir):
         fits = judge.accepts(

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision
-from kernel_spec.errors import KernelError, MetadataError
-from kernel_spec.metadata import FILE_NAME
+from kernel_spec.errors import KernelError
 from kernel_spec.system import System
 from kernels.choose import find_candidate, find_other_version
 from kernels.doctor_advice import Advice, advise, find_chosen
@@ -16,7 +15,7 @@ from kernels.errors import ForbiddenError, TrustError
 from kernels.fit import Judge, judge_libraries
 from kernels.importer import VariantDir
 from kernels.install import install
-from kernels.local import find_variants, verify_local
+from kernels.local import find_fitting, find_variants
 from kernels.request import Request, walk
 from kernels.resolve import resolve
 from kernels.revision import KernelRef
@@ -94,17 +93,8 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
     judge = Judge(what, system, list(places), backend)
     if trouble is not None:
         return Diagnosis(what, str(path), describe(system), judge.decisions, trouble)
-    archs: tuple[str, ...] = ()
-    for accepted in judge.fitting:
-        place = places[accepted.name]
-        try:
-            variant = verify_local(place)
-        except MetadataError as err:
-            judge.pass_over(accepted, (place / FILE_NAME).read_bytes(), err)
-            continue
-        if judge.accepts(accepted, variant.metadata, on_disk=variant):
-            archs = judge_libraries(variant, judge.system, None)[1]
-            break
+    variant = find_fitting(judge, places)
+    archs = judge_libraries(variant, judge.system, None)[1] if variant else ()
     decisions = judge.verdicts
     advice = None if find_chosen(decisions) else advise(what, decisions, judge.system)
     return Diagnosis(what, str(path), describe(judge.system), decisions, advice, archs)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kernel_spec.backend import Backend, BackendKind, format_backend
 from kernel_spec.compat import Accepted, Decision, Rejected, fits_device
 from kernel_spec.errors import VariantNameError
-from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
+from kernel_spec.framework import format_requirement
 from kernel_spec.system import System
 from kernel_spec.variant import ArchVariant
 
@@ -92,13 +92,7 @@ def _find_fix(repo_id: str, rejected: Rejected, system: System) -> str | None:
 def _install_framework(rejected: Rejected) -> str | None:
     if not isinstance(rejected.variant, ArchVariant):
         return None
-    match rejected.variant.framework:
-        case Torch(version=version):
-            return f"pip install 'torch=={version}.*'"
-        case TorchStableAbi(version=version):
-            return f"pip install 'torch>={version}'"
-        case TvmFfi(version=version):
-            return f"pip install 'apache-tvm-ffi=={version}.*'"
+    return f"pip install '{format_requirement(rejected.variant.framework)}'"
 
 
 def _install_backend(rejected: Rejected, system: System) -> str | None:

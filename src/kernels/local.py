@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernel_spec.backend import BackendKind
@@ -47,6 +48,16 @@ def choose_local(path: Path, *, backend: BackendKind | None, check_arch: bool = 
             )
         return variant
     judge = Judge(str(path), detect(), list(places), backend)
+    found = find_fitting(judge, places, check_arch=check_arch)
+    if found is None:
+        raise judge.error()
+    return found
+
+
+def find_fitting(
+    judge: Judge, places: Mapping[str, Path], *, check_arch: bool = True
+) -> VariantDir | None:
+    """Return the best variant that fits by its name, its metadata and its libraries; the judge keeps why not."""
     for accepted in judge.fitting:
         place = places[accepted.name]
         try:
@@ -56,7 +67,7 @@ def choose_local(path: Path, *, backend: BackendKind | None, check_arch: bool = 
             continue
         if judge.accepts(accepted, variant.metadata, check_arch=check_arch, on_disk=variant):
             return variant
-    raise judge.error()
+    return None
 
 
 def decide_local(path: Path, *, backend: BackendKind | None) -> tuple[Decision, ...]:

@@ -19,7 +19,7 @@ from kernels.errors import NotCachedError, NoVariantError
 from kernels.fit import Judge
 from kernels.importer import VariantDir
 from kernels.lockfile import LockFile, get_entry
-from kernels.request import Found, Request
+from kernels.request import Found, Request, found_on_hub
 from kernels.revision import KernelRef
 from kernels.source import locate
 from kernels.store import Store
@@ -53,15 +53,7 @@ def find_locked(ref: KernelRef, lockfile: LockFile, request: Request) -> Found:
     )
     if chosen.installed is None and not request.download:
         raise _not_downloaded(entry, chosen.wanted.variant)
-    return Found(
-        ref=ref,
-        metadata=chosen.metadata,
-        source=located.hub.url,
-        variant=chosen.installed,
-        located=located,
-        chosen=chosen,
-        locked=entry,
-    )
+    return found_on_hub(ref, located, chosen, locked=entry)
 
 
 def require_locked(found: Found, variant: VariantDir) -> None:

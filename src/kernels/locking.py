@@ -30,7 +30,7 @@ from kernels.project import read_dependencies
 from kernels.resolve import dependency_ref
 from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import Located, locate, variants_of
+from kernels.source import Located, locate, offered
 from kernels.store import write_whole
 from kernels.trust import Consent, require_trust
 
@@ -163,17 +163,7 @@ def _entry(ref: KernelRef, located: Located, variants: Collection[_Variant]) -> 
 
 
 def _read_variants(located: Located) -> list[_Variant]:
-    wanted = [
-        Wanted(
-            hub=located.hub,
-            repo=located.ref.repo,
-            commit=located.commit,
-            variant=name,
-            files=files,
-        )
-        for name, files in variants_of(located.files).items()
-        if _is_known(name, located)
-    ]
+    wanted = [each for name, each in offered(located).items() if _is_known(name, located)]
     with ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="kernels-lock") as pool:
         found = [variant for variant in pool.map(_read_variant, wanted) if variant is not None]
     if not found:

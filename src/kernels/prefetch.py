@@ -9,15 +9,14 @@ from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.lock import LockedKernel
 from kernel_spec.names import parse_repo_id
 from kernels.errors import TrustError
-from kernels.fetch import Wanted
 from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.locked import find_locked, require_locked
 from kernels.lockfile import LockFile
-from kernels.request import Found, Request
+from kernels.request import Request, found_on_hub
 from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import Located, locate, variants_of
+from kernels.source import Located, locate, offered, variants_of
 from kernels.store import Store
 from kernels.trust import require_trust
 
@@ -100,22 +99,8 @@ def _fetch_all(entry: LockedKernel, settings: Settings) -> Iterator[Fetched]:
 def _fetch_one(entry: LockedKernel, located: Located, name: str, settings: Settings) -> Fetched:
     from kernels.choose import Chosen
 
-    wanted = Wanted(
-        hub=located.hub,
-        repo=located.ref.repo,
-        commit=located.commit,
-        variant=name,
-        files=variants_of(located.files)[name],
-    )
+    wanted = offered(located)[name]
     variant = install(Store(settings.cache), wanted, settings.state)
     chosen = Chosen(wanted, variant, {}, variant.metadata)
-    found = Found(
-        ref=located.ref,
-        metadata=variant.metadata,
-        source=located.hub.url,
-        located=located,
-        chosen=chosen,
-        locked=entry,
-    )
-    require_locked(found, variant)
+    require_locked(found_on_hub(located.ref, located, chosen, locked=entry), variant)
     return Fetched(entry, name, variant, downloaded=True)

@@ -75,6 +75,21 @@ class Found(NamedTuple):
         return None if self.locked is None else self.locked.commit
 
 
+def found_on_hub(
+    ref: KernelRef, located: Located, chosen: Chosen, *, locked: LockedKernel | None = None
+) -> Found:
+    """Return a kernel as a hub has it, without what it needs; ``locked`` is the entry that led there."""
+    return Found(
+        ref=ref,
+        metadata=chosen.metadata,
+        source=located.hub.url,
+        variant=chosen.installed,
+        located=located,
+        chosen=chosen,
+        locked=locked,
+    )
+
+
 def walk(found: Found) -> Iterator[Found]:
     """Yield a kernel and what it needs, each once, what is needed before what needs it."""
     seen: set[int] = set()

@@ -13,7 +13,7 @@ from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId, parse_repo_id
 from kernels.errors import DependencyError, DeviceError, ForbiddenError, NoVariantError
 from kernels.loaded import Clock
-from kernels.request import Found, Request
+from kernels.request import Found, Request, found_on_hub
 from kernels.revision import KernelRef
 from kernels.source import locate
 
@@ -72,14 +72,7 @@ def find(ref: KernelRef, request: Request, clock: Clock) -> Found:
         clock.lap("build")
         return Found(ref, built.metadata, located.hub.url, variant=built, located=located)
     clock.lap("choose")
-    return Found(
-        ref=ref,
-        metadata=chosen.metadata,
-        source=located.hub.url,
-        variant=chosen.installed,
-        located=located,
-        chosen=chosen,
-    )
+    return found_on_hub(ref, located, chosen)
 
 
 def dependency_ref(dependency: KernelDependency) -> KernelRef:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import FormatError, KernelError
 from kernel_spec.names import COMMIT, RepoId
@@ -36,6 +36,9 @@ from kernels.store import (
     write_status,
     write_tree,
 )
+
+if TYPE_CHECKING:
+    from kernels.fetch import Wanted
 
 
 class Watch(NamedTuple):
@@ -214,6 +217,22 @@ def variants_of(files: tuple[TreeFile, ...]) -> dict[str, tuple[TreeFile, ...]]:
         if folder == BUILD_FOLDER and slash:
             variants.setdefault(name, []).append(replace(file, path=path))
     return {name: tuple(variants[name]) for name in sorted(variants)}
+
+
+def offered(located: Located) -> dict[str, Wanted]:
+    """Return what the hub offers there, by the names of the variants."""
+    from kernels.fetch import Wanted  # `import kernels` fetches nothing
+
+    return {
+        name: Wanted(
+            hub=located.hub,
+            repo=located.ref.repo,
+            commit=located.commit,
+            variant=name,
+            files=files,
+        )
+        for name, files in variants_of(located.files).items()
+    }
 
 
 def read_refs(

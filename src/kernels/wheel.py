@@ -18,7 +18,7 @@ from typing import NamedTuple, assert_never
 
 from kernel_spec.backend import format_backend
 from kernel_spec.errors import FormatError
-from kernel_spec.framework import Framework, Torch, TorchStableAbi, TvmFfi
+from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi, format_requirement
 from kernel_spec.names import module_name
 from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
 from kernel_spec.version import parse_major_minor
@@ -159,24 +159,12 @@ def _tag(variant: Variant, tags: WheelTags) -> str:
             assert_never(variant)
 
 
-def _framework_requirement(framework: Framework) -> str:
-    match framework:
-        case Torch(version=version):
-            return f"torch=={version}.*"
-        case TorchStableAbi(version=version):
-            return f"torch>={version}"
-        case TvmFfi(version=version):
-            return f"apache-tvm-ffi=={version}.*"
-        case _:
-            assert_never(framework)
-
-
 def _requirements(variant: VariantDir, parsed: Variant) -> Iterator[str]:
     match parsed:
         case NoarchVariant():
             yield "torch"
         case ArchVariant(framework=framework):
-            yield _framework_requirement(framework)
+            yield format_requirement(framework)
         case _:
             assert_never(parsed)
     for name in variant.metadata.python_depends:

@@ -16,14 +16,14 @@ from kernel_spec.names import parse_repo_id
 from kernel_spec.system import System
 from kernels.bundle.archive import Packed, write_archive
 from kernels.errors import BundleError, describe_decisions
-from kernels.fetch import Wanted, fetch_metadata
+from kernels.fetch import fetch_metadata
 from kernels.fit import Judge
 from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.resolve import dependency_ref
 from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import Located, locate, read_refs, variants_of
+from kernels.source import Located, locate, offered, read_refs
 from kernels.store import Store
 from kernels.system import describe
 
@@ -141,16 +141,10 @@ def _pick(
 def _choose(located: Located, system: System, settings: Settings) -> VariantDir:
     """Return the best variant for a system, installed and verified."""
     store = Store(settings.cache)
-    variants = variants_of(located.files)
+    variants = offered(located)
     judge = Judge(str(located.ref), system, list(variants), None)
     for accepted in judge.fitting:
-        wanted = Wanted(
-            hub=located.hub,
-            repo=located.ref.repo,
-            commit=located.commit,
-            variant=accepted.name,
-            files=variants[accepted.name],
-        )
+        wanted = variants[accepted.name]
         data = fetch_metadata(wanted, store)
         if data is None:
             continue

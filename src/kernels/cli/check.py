@@ -74,20 +74,12 @@ def _local(path: Path) -> Iterator[tuple[str, Path]]:
 def _fetched(repo_id: str, version: str | None, revision: str | None) -> Iterator[tuple[str, Path]]:
     from kernels.asked import parse_ref
     from kernels.cli.asking import version_of
-    from kernels.fetch import Wanted
     from kernels.install import install
     from kernels.settings import read_settings
-    from kernels.source import locate, variants_of
+    from kernels.source import locate, offered
     from kernels.store import Store
 
     settings = read_settings()
     located = locate(parse_ref(repo_id, revision, version_of(version)), settings)
-    for name, files in variants_of(located.files).items():
-        wanted = Wanted(
-            hub=located.hub,
-            repo=located.ref.repo,
-            commit=located.commit,
-            variant=name,
-            files=files,
-        )
+    for name, wanted in offered(located).items():
         yield name, install(Store(settings.cache), wanted, settings.state).path

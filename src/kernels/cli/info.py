@@ -80,31 +80,25 @@ def _read_repository(
     from kernel_spec.metadata import parse_metadata
     from kernels.asked import parse_ref
     from kernels.errors import NotAKernelError
-    from kernels.fetch import Wanted, fetch_metadata
+    from kernels.fetch import fetch_metadata
     from kernels.importer import VariantDir
     from kernels.settings import read_settings
-    from kernels.source import locate, variants_of
+    from kernels.source import locate, offered
     from kernels.store import Store
     from kernels.system import detect
     from kernels.verify import find_installed
 
     settings = read_settings()
     located = locate(parse_ref(repo_id, revision, version), settings)
-    variants = variants_of(located.files)
+    variants = offered(located)
     where = {"repo_id": repo_id, "revision": located.commit}
     if not variants:
         raise NotAKernelError(Path(repo_id), f"{located.ref} has no build variants.")
     name = _preferred(detect(), list(variants))
-    installed = find_installed(Store(settings.cache), variants[name], settings.state)
+    wanted = variants[name]
+    installed = find_installed(Store(settings.cache), wanted.files, settings.state)
     if isinstance(installed, VariantDir):
         return where, installed.metadata, _backends(variants)
-    wanted = Wanted(
-        hub=located.hub,
-        repo=located.ref.repo,
-        commit=located.commit,
-        variant=name,
-        files=variants[name],
-    )
     data = fetch_metadata(wanted)
     if data is None:
         raise NotAKernelError(Path(repo_id), f"{wanted} has no metadata.json.")

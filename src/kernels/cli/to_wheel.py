@@ -54,10 +54,9 @@ def command(  # noqa: PLR0917 - click's signature
     from kernel_spec.variant import parse_variant
     from kernels.asked import parse_ref
     from kernels.cli.asking import version_of
-    from kernels.fetch import Wanted
     from kernels.install import install
     from kernels.settings import read_settings
-    from kernels.source import locate, variants_of
+    from kernels.source import locate, offered
     from kernels.store import Store
     from kernels.wheel import WheelTags, write_wheel
 
@@ -65,23 +64,16 @@ def command(  # noqa: PLR0917 - click's signature
         raise click.UsageError("give a VERSION or a --revision")
     settings = read_settings()
     located = locate(parse_ref(repo_id, revision, version_of(version)), settings, refresh=True)
-    variants = variants_of(located.files)
+    variants = offered(located)
     if unknown := sorted(set(only) - set(variants)):
         known = ", ".join(variants) or "none"
         raise click.UsageError(f"{repo_id} has no variant {', '.join(unknown)}; it has {known}.")
     tags = WheelTags(python_version, manylinux_version)
     results: list[dict[str, str | None]] = []
     for name in only or tuple(variants):
-        wanted = Wanted(
-            hub=located.hub,
-            repo=located.ref.repo,
-            commit=located.commit,
-            variant=name,
-            files=variants[name],
-        )
         try:
             parse_variant(name)
-            variant = install(Store(settings.cache), wanted, settings.state)
+            variant = install(Store(settings.cache), variants[name], settings.state)
             public = _public_version(located)
             number = public or str(variant.metadata.version)
             commit = "" if public else located.commit

@@ -144,12 +144,3 @@ def model() -> nn.Module:
 @pytest.fixture
 def x() -> torch.Tensor:
     return torch.randn(3, 4)
-
-
-@pytest.fixture
-def warnings_of(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    return lambda: [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "kernels" and record.levelname == "WARNING"
-    ]

@@ -226,13 +226,3 @@ def web(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> FakeWebHub:
     monkeypatch.setattr("kernels.hub_http.time.sleep", lambda seconds: None)
     monkeypatch.setenv("KERNELS_HUB", hub.URL)
     return hub
-
-
-@pytest.fixture
-def warnings_of(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Return the loader's warnings so far."""
-    return lambda: [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "kernels" and record.levelname == "WARNING"
-    ]

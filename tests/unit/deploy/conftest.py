@@ -14,11 +14,10 @@ _loader = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = _loader
 _spec.loader.exec_module(_loader)
 
-environment, cache, publisher, make_variant, web, warnings_of = (
+environment, cache, publisher, make_variant, web = (
     _loader.environment,
     _loader.cache,
     _loader.publisher,
     _loader.make_variant,
     _loader.web,
-    _loader.warnings_of,
 )

@@ -77,6 +77,7 @@ class ConfigError(KernelError, ValueError):
     """A ``build.toml`` with faults, all of which are listed, one a line."""
 
     exit_code = 2
+    names_lines = True
 
     def __init__(self, file: str, faults: tuple[ConfigFault, ...]) -> None:
         self.file = file

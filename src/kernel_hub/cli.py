@@ -8,15 +8,17 @@ from pathlib import Path
 import click
 
 from kernel_hub.settings import MAX_FILE_SIZE
-from kernel_spec.errors import KernelError
+from kernel_spec.command import run, say_warning
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(
     package_name="kernels", prog_name="kernel-hub", message="%(prog)s %(version)s"
 )
-def cli() -> None:
+@click.option("--debug", is_flag=True, help="Show where in the program an error comes from.")
+def cli(debug: bool) -> None:
     """A hub of kernels on your own machine."""
+    del debug  # taken from anywhere on the line; this makes the help name it
 
 
 @cli.command()
@@ -88,10 +90,9 @@ def serve(
     )
     app = create_app(settings)
     if tokens is not None and not _is_private(host, public_url):
-        click.echo(
-            f"kernel-hub: tokens come to {host} unencrypted: let a proxy with TLS stand before it and "
-            "name its https URL by --public-url",
-            err=True,
+        say_warning(
+            f"tokens come to {host} unencrypted: let a proxy with TLS stand before it and "
+            "name its https URL by --public-url"
         )
     serve_app(
         app,
@@ -128,18 +129,14 @@ def add_token(*, file: Path, name: str, owners: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """Run the command; an error of ours is one message and an exit code."""
-    try:
-        cli()
-    except ModuleNotFoundError as err:
-        if err.name not in {"starlette", "granian"}:
-            raise
-        click.echo(
-            f"kernel-hub: the package {err.name} is not installed; serving needs the extra 'hub': "
-            "pip install '.[hub]' in a checkout",
-            err=True,
+    """Run the command; does not return."""
+    sys.exit(run(cli, sys.argv[1:], name="kernel-hub", explain=_explain))
+
+
+def _explain(error: Exception) -> str | None:
+    if isinstance(error, ModuleNotFoundError) and error.name in {"starlette", "granian"}:
+        return (
+            f"the package {error.name} is not installed; serving needs the extra 'hub': "
+            "pip install '.[hub]' in a checkout"
         )
-        sys.exit(1)
-    except KernelError as err:
-        click.echo(f"kernel-hub: {err}", err=True)
-        sys.exit(err.exit_code)
+    return None

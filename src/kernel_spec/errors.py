@@ -21,9 +21,16 @@ from dataclasses import dataclass
 
 
 class KernelError(Exception):
-    """The root of every error that this project raises on purpose."""
+    """The root of every error that this project raises on purpose.
+
+    Attributes:
+        exit_code: what a command ends with that it stops.
+        names_lines: whether its message is lines of ``FILE:LINE: ...``, which editors jump to; commands
+            then write nothing before them.
+    """
 
     exit_code = 1
+    names_lines = False
 
 
 class UsageError(KernelError, ValueError):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from kernel_builder.cli.frame import project_argument
+from kernel_spec.command import say_note
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -120,7 +121,7 @@ def _export(
     for path in done.files:
         click.echo(str(done.target / path))
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        say_note(note)
     names = ", ".join(kind.value for kind in done.backends)
     click.echo(f"\n{names}; next: pip install --no-build-isolation -e {done.target}")
 

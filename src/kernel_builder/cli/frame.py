@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -12,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kernel_spec.command import describe_os_error
+from kernel_spec.command import run as run_command
 from kernel_spec.errors import KernelError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -82,65 +83,20 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 def run(group: click.Group) -> None:
-    """Run a command line; does not return.
-
-    Exit codes: 0; 1: it failed; 2: the command, ``build.toml`` or the project is wrong.
-    Tracebacks are shown with ``--debug`` alone.
-    """
-    # Python leaves a stream that the caller closed at None.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-    arguments = sys.argv[1:]
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    debug = "--debug" in arguments[:end]
-    arguments = [each for each in arguments[:end] if each != "--debug"] + arguments[end:]
-    try:
-        code = group.main(arguments, prog_name=group.name, standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("stopped", err=True)
-        code = 130
-    except click.ClickException as err:
-        err.show()
-        code = err.exit_code
-    except KernelError as err:
-        if debug:
-            raise
-        click.echo(_describe(err), err=True)
-        code = err.exit_code
-    except BrokenPipeError:
-        # Whoever read our output has seen enough.
-        sys.stderr.close()
-        code = 1
-    except OSError as err:
-        if debug:
-            raise
-        click.echo(_describe_os(err), err=True)
-        code = 1
-    except Exception as err:
-        if debug:
-            raise
-        click.echo(f"error: {type(err).__name__}: {err} (--debug shows where)", err=True)
-        code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+    """Run a command line; does not return."""
+    sys.exit(run_command(group, sys.argv[1:], name=str(group.name), explain=_explain))
 
 
-def _describe(error: KernelError) -> str:
-    """Write an error; the lines of a faulty ``build.toml`` begin with its name, for editors."""
-    from kernel_builder.errors import ConfigError
-
-    return str(error) if isinstance(error, ConfigError) else f"error: {error}"
-
-
-def _describe_os(error: OSError) -> str:
-    """Write what the system refused, and where the builder's cache is if that may help."""
+def _explain(error: Exception) -> str | None:
+    """Say what the system refused, and where the builder's cache is if that may help."""
     from kernel_builder.settings import read_settings
 
-    where = [str(each) for each in (error.filename, error.filename2) if each is not None]
-    said = ": ".join(
-        ["error", *([" -> ".join(where)] if where else []), error.strerror or str(error)]
-    )
+    if not isinstance(error, OSError) or isinstance(error, KernelError):
+        return None
     cache = read_settings().cache
-    if not where or any(each.startswith(str(cache.parent)) for each in where):
+    places = [str(each) for each in (error.filename, error.filename2) if each is not None]
+    said = describe_os_error(error)
+    if not places or any(each.startswith(str(cache.parent)) for each in places):
         said += f"; the builder's cache is {cache}, and XDG_CACHE_HOME names another place for it"
     return f"{said} (--debug shows where)"
 

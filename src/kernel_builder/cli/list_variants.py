@@ -10,6 +10,7 @@ import click
 
 from kernel_builder.cli.frame import json_option, project_argument, selection_options
 from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
+from kernel_spec.command import say_note
 
 if TYPE_CHECKING:
     from kernel_builder.matrix import Possible
@@ -46,7 +47,7 @@ def list_variants(  # noqa: PLR0917  (click passes them by name)
     for name in names:
         click.echo(name)
     for each in made.skipped:
-        click.echo(str(each), err=True)
+        say_note(str(each))
 
 
 def _show(found: tuple[Possible, ...], backends: tuple[str, ...], *, as_json: bool) -> None:

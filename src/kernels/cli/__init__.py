@@ -1,8 +1,4 @@
-"""The command ``kernels``: finds the verb, runs it, turns errors into one message and an exit code.
-
-Each verb is a module of this package and is imported when it is used. Exit codes: 0 done,
-1 failed, 2 wrong usage, 130 interrupted.
-"""
+"""The command ``kernels``: each verb is a module of this package, imported when it is used."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from kernel_spec.errors import KernelError
+from kernel_spec.command import run as run_command
 from kernels._version import __version__
 
 VERBS = {
@@ -43,8 +39,8 @@ class _Verbs(click.Group):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"kernels.cli.{cmd_name.replace('-', '_')}").command
-        return command
+        verb: click.Command = import_module(f"kernels.cli.{cmd_name.replace('-', '_')}").command
+        return verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""
@@ -64,34 +60,9 @@ def kernels(debug: bool) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command and exit."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
-    sys.exit(run(arguments, debug=debug))
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 
-def run(arguments: list[str], *, debug: bool = False) -> int:
+def run(arguments: list[str]) -> int:
     """Run the command and return its exit code; errors go to stderr."""
-    try:
-        code = kernels.main(arguments, prog_name="kernels", standalone_mode=False)
-    except click.exceptions.Exit as exit_:
-        return exit_.exit_code
-    except click.Abort:
-        return _say("interrupted", 130)
-    except click.ClickException as err:
-        err.show()
-        return err.exit_code
-    except KernelError as err:
-        if debug:
-            raise
-        return _say(str(err), err.exit_code)
-    except Exception as err:
-        if debug:
-            raise
-        return _say(f"{type(err).__name__}: {err} (--debug shows where)", 1)
-    return code if isinstance(code, int) else 0
-
-
-def _say(message: str, code: int) -> int:
-    click.echo(f"kernels: {message}", err=True)
-    return code
+    return run_command(kernels, arguments, name="kernels")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernel_spec.command import say_error
 from kernel_spec.errors import KernelError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def command(
     click.echo(shown)
     wrong = [f"{row.kernel} {row.shape} {row.dtype}: {w}" for row in rows for w in row.wrong]
     for line in dict.fromkeys(wrong):
-        click.echo(f"kernels: wrong result: {line}", err=True)
+        say_error(f"wrong result: {line}")
     ctx.exit(1 if wrong else 0)
 
 

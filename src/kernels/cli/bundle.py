@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_spec.command import say_error
+
 if TYPE_CHECKING:
     from kernels.bundle.archive import Bundle, Packed
     from kernels.bundle.pack import Asked
@@ -97,7 +99,7 @@ def verify(ctx: click.Context, file: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"bundle": str(file), "faults": faults}, indent=2))
     for name, fault in faults.items():
-        click.echo(f"kernels: {name}: {fault}", err=True)
+        say_error(f"{name}: {fault}")
     if faults:
         ctx.exit(1)
     if not as_json:

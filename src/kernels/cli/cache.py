@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from kernel_spec.command import say_note
+
 
 @click.group(name="cache")
 def command() -> None:
@@ -67,7 +69,7 @@ def verify(ctx: click.Context, as_json: bool) -> None:
                 click.echo(f"  {fault}")
         click.echo(f"{len(results)} variants verified, {len(damaged)} damaged")
     if damaged:
-        click.echo("kernels: the next load with the network on fetches them again", err=True)
+        say_note("the next load with the network on fetches them again")
         ctx.exit(1)
 
 

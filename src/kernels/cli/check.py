@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from kernel_spec.command import say_warning
+
 GROUP = "kernels.builder"
 # Options of older commands whose values are the builder's policy now.
 _OLD_OPTIONS = ("macos", "manylinux", "python_abi")
@@ -31,7 +33,7 @@ def command(ctx: click.Context, /, kernel: str, version: str | None, **options: 
     given = [name for name in _OLD_OPTIONS if options[name] is not None]
     if given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        click.echo(f"kernels: {flags}: the builder's own policy decides, this is ignored", err=True)
+        say_warning(f"{flags}: the builder's own policy decides, this is ignored")
     check = find_check()
     path = Path(kernel)
     local = path.is_dir() and (version, options["revision"]) == (None, None)

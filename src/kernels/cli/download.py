@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from kernel_spec.command import say_error, say_warning
+
 
 @click.command(name="download")
 @click.argument("project", default=".", type=click.Path(exists=True, path_type=Path))
@@ -48,9 +50,9 @@ def command(ctx: click.Context, project: Path, all_variants: bool, as_json: bool
         ]
         click.echo(json.dumps({"lock": str(lockfile.path), "kernels": document}, indent=2))
     for fetched in failed:
-        click.echo(f"kernels: {fetched.error}", err=True)
+        say_error(str(fetched.error))
     if failed:
-        click.echo(f"kernels: {len(failed)} of {len(results)} are not here", err=True)
+        say_error(f"{len(failed)} of {len(results)} are not here")
         ctx.exit(1)
     for doubt in doubts(lockfile, settings):
-        click.echo(f"kernels: it is here, but will be refused when it is loaded: {doubt}", err=True)
+        say_warning(f"it is here, but will be refused when it is loaded: {doubt}")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_spec.command import say_error, say_warning
+
 if TYPE_CHECKING:
     from kernels.source import Located
 
@@ -80,12 +82,12 @@ def command(  # noqa: PLR0917 - click's signature
             path = write_wheel(variant, number, out, tags, commit=commit)
             results.append({"variant": name, "wheel": str(path), "error": None})
         except VariantNameError as err:
-            click.echo(f"kernels: {name} is passed over: {err}", err=True)
+            say_warning(f"{name} is passed over: {err}")
         except KernelError as err:
             results.append({"variant": name, "wheel": None, "error": str(err)})
     for result in results:
         if result["error"]:
-            click.echo(f"kernels: {result['variant']}: {result['error']}", err=True)
+            say_error(f"{result['variant']}: {result['error']}")
         elif not as_json:
             click.echo(result["wheel"])
     if as_json:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_spec.command import say_note
+
 if TYPE_CHECKING:
     from kernels.trust import TrustedOwner
 
@@ -84,10 +86,9 @@ def list_(as_json: bool) -> None:
     for digest in sorted(known.digests):
         click.echo(f"the variant {digest}")
     if not known.owners and not known.digests:
-        click.echo(
-            "Nobody is trusted for good. Trusted all the same are directory hubs of KERNELS_HUB "
-            "and whom a hub calls a trusted publisher.",
-            err=True,
+        say_note(
+            "nobody is trusted for good; trusted all the same are directory hubs of KERNELS_HUB and "
+            "whom a hub calls a trusted publisher"
         )
 
 

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from kernel_spec.command import say_error, say_note
+
 
 @click.command(name="update")
 @click.argument("repo_ids", nargs=-1)
@@ -37,12 +39,12 @@ def command(ctx: click.Context, repo_ids: tuple[str, ...], as_json: bool) -> Non
         click.echo(json.dumps(document, indent=2))
     for done in results:
         if done.error is not None:
-            click.echo(f"kernels: {done.repo}: {done.error}", err=True)
+            say_error(f"{done.repo}: {done.error}")
         elif not as_json and done.before == done.after:
             click.echo(f"{done.repo} {done.branch}: up to date at {done.after[:12]}")
         elif not as_json:
             click.echo(f"{done.repo} {done.branch}: {done.before[:12]} -> {done.after[:12]}")
     if not results and not as_json:
-        click.echo("No kernel of the cache has a branch to bring up to date.", err=True)
+        say_note("no kernel of the cache has a branch to bring up to date")
     if any(done.error is not None for done in results):
         ctx.exit(1)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import click
 
+from kernel_spec.command import say_error
+
 
 class _Result(NamedTuple):
     name: str
@@ -44,7 +46,7 @@ def command(
         for result in results:
             click.echo(f"{result.name}: {'; '.join(result.faults) or 'every byte is right'}")
     if not results:
-        click.echo(f"kernels: no variant of {kernel} is on this machine", err=True)
+        say_error(f"no variant of {kernel} is on this machine")
     if bad or not results:
         ctx.exit(1)
 

@@ -88,7 +88,7 @@ def test_a_port_has_one_owner(shared_hub, root):
         timeout=30,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("kernel-hub: Cannot listen at 127.0.0.1:")
+    assert done.stderr.startswith("error: Cannot listen at 127.0.0.1:")
     assert "Traceback" not in done.stderr
 
 

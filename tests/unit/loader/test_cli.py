@@ -104,14 +104,16 @@ def test_an_error_is_one_message_without_a_traceback(call, toy, arguments, code,
     found, out, err = call(*arguments)
     assert found == code
     assert out == ""
-    assert err.startswith("kernels: ")
+    assert err.startswith("error: ")
     assert words in err
     assert "Traceback" not in err
 
 
-def test_debug_shows_where(toy):
-    with pytest.raises(LookupError):
-        run(["info", "acme/toi"], debug=True)
+def test_debug_shows_where_and_ends_as_without(call, toy):
+    code, out, err = call("info", "acme/toi", "--debug")
+    assert (code, out) == (1, "")
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith("error: ")
 
 
 def test_wrong_settings_are_wrong_usage(call, monkeypatch):
@@ -125,7 +127,7 @@ def test_trust_is_added_listed_and_removed(call, monkeypatch, environment):
     monkeypatch.setenv("KERNELS_HUB", "https://hub.corp bob=https://bob.example")
     code, out, err = call("trust", "list")
     assert (code, out) == (0, "")
-    assert "Nobody is trusted for good" in err
+    assert "nobody is trusted for good" in err
     assert json.loads(call("trust", "list", "--json")[1]) == []
     assert call("trust", "add", "acme") == (0, "trusting acme on https://hub.corp\n", "")
     assert call("trust", "add", "bob") == (0, "trusting bob on https://bob.example\n", "")

@@ -485,7 +485,7 @@ def test_update_brings_used_branches_up_to_date(publisher, call):
     publisher.publish("acme/toy", branch="v1")
     publisher.publish("acme/toy", branch="v2", variants=TWO)
     publisher.publish("acme/unused")
-    assert call("update")[2].startswith("No kernel of the cache")
+    assert call("update")[2].startswith("note: no kernel of the cache")
     kernels.install_kernel("acme/toy", version=1)
     new = publisher.publish(
         "acme/toy", branch="v1", variants={"torch-cpu": {"__init__.py": "VALUE = 3"}}

@@ -1,0 +1,145 @@
+"""How every command of the project ends: what is said on stderr, in which form, with which exit code.
+
+Results go to stdout and nothing else does. Lines on stderr begin with ``error:``, ``warning:`` or
+``note:``. Exit codes: 0 done; 1 failed; 2 the command, or a file that a person wrote, is wrong; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from kernel_spec.errors import KernelError
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+_DEBUG = "--debug"
+
+
+def say_error(message: str) -> None:
+    """Say on stderr what failed."""
+    click.echo(f"error: {message}", err=True)
+
+
+def say_warning(message: str) -> None:
+    """Say on stderr what is probably not meant, though it was done."""
+    click.echo(f"warning: {message}", err=True)
+
+
+def say_note(message: str) -> None:
+    """Say on stderr what is worth knowing beside the result."""
+    click.echo(f"note: {message}", err=True)
+
+
+def run(
+    command: click.Command,
+    arguments: Sequence[str],
+    *,
+    name: str,
+    explain: Callable[[Exception], str | None] = lambda _: None,
+) -> int:
+    """Run a command line and return its exit code; whatever goes wrong is one message on stderr.
+
+    ``--debug`` may stand anywhere before ``--``, and shows the traceback before the message.
+
+    Args:
+        command: the command, with its verbs.
+        arguments: the words after its name.
+        name: its name.
+        explain: a better message for an error that is none of ours, or None.
+    """
+    _open_closed_streams()
+    words, debug = _take_debug(arguments)
+    try:
+        code = command.main(words, prog_name=name, standalone_mode=False)
+        # Here an output that cannot be written is still an error, and told as one.
+        sys.stdout.flush()
+    except click.exceptions.Exit as err:
+        code = err.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        say_error("interrupted")
+        code = INTERRUPTED
+    except click.ClickException as err:
+        _say_usage(err)
+        code = err.exit_code
+    except BrokenPipeError:
+        # Whoever read the output has seen enough.
+        _drop_output()
+        code = FAILED
+    except Exception as err:  # noqa: BLE001 - the edge of the process
+        if debug:
+            _show_traceback(err)
+        _say_exception(err, explain(err))
+        code = err.exit_code if isinstance(err, KernelError) else FAILED
+        if isinstance(err, OSError) and err.errno == errno.ENOSPC:
+            _drop_output()
+    return code if isinstance(code, int) else 0
+
+
+def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    kept = [word for word in words[:end] if word != _DEBUG]
+    return kept + words[end:], len(kept) < end
+
+
+def _open_closed_streams() -> None:
+    """Give the process the streams that its caller closed: Python leaves them at None."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere, so that Python does not complain of it at the end."""
+    with suppress(OSError, ValueError):
+        target = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(target, sys.stdout.fileno())
+        os.close(target)
+
+
+def _say_usage(error: click.ClickException) -> None:
+    """Say what is wrong with the command line, how it is written, and where all of it is explained."""
+    say_error(error.format_message())
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return
+    usage = context.get_usage().replace("Usage:", "usage:", 1)
+    click.echo(usage, err=True)
+    if context.help_option_names:
+        say_note(f"{context.command_path} {context.help_option_names[-1]} explains it")
+
+
+def _say_exception(error: Exception, explained: str | None) -> None:
+    match error:
+        case _ if explained is not None:
+            say_error(explained)
+        case KernelError() if error.names_lines:
+            click.echo(str(error), err=True)
+        case KernelError():
+            say_error(str(error))
+        case OSError():
+            say_error(f"{describe_os_error(error)} (--debug shows where)")
+        case _:
+            say_error(f"{type(error).__name__}: {error} (--debug shows where)")
+
+
+def describe_os_error(error: OSError) -> str:
+    """Write what the system refused: the places, then the reason."""
+    places = [str(each) for each in (error.filename, error.filename2) if each is not None]
+    reason = error.strerror or str(error) or type(error).__name__
+    return ": ".join([*([" -> ".join(places)] if places else []), reason])
+
+
+def _show_traceback(error: Exception) -> None:
+    import traceback
+
+    click.echo("".join(traceback.format_exception(error)), err=True, nl=False)

@@ -29,7 +29,8 @@ from typing import Any
 
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host, prepare_environment
-from kernel_builder.plan import Selection, VariantBuild, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Selection, VariantBuild
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers, make_stand_ins

@@ -170,7 +170,8 @@ def source_build(folder: Path) -> dict[str, Any]:
     """Return what ``cpp_extension.load`` is asked: the sources as they are, and what they need."""
     from kernel_builder.config.read import read_build
     from kernel_builder.environment import detect_host
-    from kernel_builder.plan import Selection, plan
+    from kernel_builder.plan import plan
+    from kernel_builder.planned import Selection
     from kernel_builder.settings import read_settings
     from kernel_builder.sources import read_sources
 

@@ -38,7 +38,7 @@ from kernel_builder.objects import (
     prune_objects,
     store_object,
 )
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.process import Finished
 from kernel_builder.report import FileReport
 from kernel_builder.sandbox import OPEN, Sandbox, View, find_installation, run_confined

@@ -12,7 +12,7 @@ from pathlib import Path
 from kernel_builder.depends import Dependency, fetch_dependency, find_origins
 from kernel_builder.errors import ToolchainError
 from kernel_builder.known import read_known
-from kernel_builder.plan import Host, VariantBuild
+from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.policy import read_version_caps
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain import stubs

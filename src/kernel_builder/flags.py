@@ -8,7 +8,7 @@ from pathlib import Path
 from kernel_builder.archs import gencode_flags
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.cpu import Family
 from kernel_builder.units import CompileUnit, needs_device_compiler
 from kernel_spec.backend import BackendKind

@@ -10,7 +10,8 @@ from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError
 from kernel_builder.pipeline import build_project, work_directory
-from kernel_builder.plan import Selection, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Selection
 from kernel_builder.provenance import describe_builder
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources

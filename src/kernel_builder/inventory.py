@@ -15,7 +15,7 @@ from kernel_builder.archives import hash_tree
 from kernel_builder.depends import find_origins
 from kernel_builder.environment import toolkit_of
 from kernel_builder.lockfile import Kind
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain, target_cpu

@@ -19,7 +19,8 @@ from kernel_builder.lockfile import (
     judge_drift,
     write_lock,
 )
-from kernel_builder.plan import VariantBuild, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Selection, VariantBuild
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 
@@ -41,13 +42,20 @@ class Locked:
     written: bool
 
 
-def lock_project(project: Path, settings: Settings) -> Locked:
+def lock_project(
+    project: Path, settings: Settings, *, selection: Selection | None = None
+) -> Locked:
     """Write the lock of a project that has none; one that is there and right is left alone.
+
+    Args:
+        project: the directory of the project.
+        settings: what the environment and the command line say of toolkits.
+        selection: the builds that the lock is for; None: all that can be made here.
 
     Raises:
         LockError: there is one that says otherwise; updating it is another command.
     """
-    found, is_whole = _collect_all(project, settings)
+    found, is_whole = _collect_all(project, settings, selection)
     locked = find_lock(project)
     if locked is None:
         path = write_lock(project, found)
@@ -56,8 +64,20 @@ def lock_project(project: Path, settings: Settings) -> Locked:
     return Locked(path=project / FILE_NAME, count=len(found), changes=(), written=False)
 
 
-def update_lock(project: Path, names: Iterable[str], settings: Settings) -> Locked:
+def update_lock(
+    project: Path,
+    names: Iterable[str],
+    settings: Settings,
+    *,
+    selection: Selection | None = None,
+) -> Locked:
     """Take what is here into the lock: these inputs, or all.
+
+    Args:
+        project: the directory of the project.
+        names: the inputs; none: all.
+        settings: what the environment and the command line say of toolkits.
+        selection: only what these builds use; None: all that can be made here.
 
     Raises:
         LockError: there is no lock, or no such input.
@@ -65,7 +85,7 @@ def update_lock(project: Path, names: Iterable[str], settings: Settings) -> Lock
     locked = find_lock(project)
     if locked is None:
         raise LockError(f"{project}: no {FILE_NAME}; write one: kernel-builder lock {project}")
-    found, is_whole = _collect_all(project, settings)
+    found, is_whole = _collect_all(project, settings, selection)
     names = set(names)
     chosen = names or {*locked, *found}
     unknown = sorted(chosen - {*locked, *found})
@@ -111,8 +131,19 @@ def check_lock(
     return judge_drift(compare_inputs(locked, found, whole=False), strict=strict)
 
 
-def _collect_all(project: Path, settings: Settings) -> tuple[dict[str, dict[str, Any]], bool]:
-    """Return the inputs of all variants that can be built here, and whether these are all."""
+def _collect_all(
+    project: Path, settings: Settings, selection: Selection | None
+) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Return the inputs of the chosen variants, and whether these are all that the project uses."""
     build = read_build(project)
-    made = plan(build, read_sources(project, build), host=detect_host(settings))
-    return collect_inputs(made.variants, settings, every_toolkit=True), not made.skipped
+    made = plan(
+        build,
+        read_sources(project, build),
+        host=detect_host(settings),
+        selection=selection or Selection(),
+    )
+    # Who names toolkits or a processor speaks of these alone; else each build may choose its own.
+    stated = bool(settings.cuda_versions) or settings.cpu is not None
+    narrow = selection is not None and (selection.backends or selection.variants)
+    found = collect_inputs(made.variants, settings, every_toolkit=not stated)
+    return found, not (made.skipped or stated or narrow)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from kernel_builder.config.model import Build
 from kernel_builder.errors import ArchError
 from kernel_builder.known import TorchRelease, read_known
-from kernel_builder.plan import Host, Selection, VariantBuild, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Host, Selection, VariantBuild
 from kernel_builder.sources import SourceSet
 from kernel_spec.backend import UNVERSIONED, Backend, BackendKind
 from kernel_spec.system import TorchBuild

@@ -13,7 +13,7 @@ from kernel_builder.check.torch_abi import list_unproved
 from kernel_builder.environment import Environment
 from kernel_builder.errors import CheckError
 from kernel_builder.import_check import check_import
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
 from kernel_builder.sandbox import OPEN, Sandbox

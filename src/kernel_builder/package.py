@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_spec import metadata as metadata_file
 from kernel_spec.digest import digest_tree
 from kernel_spec.metadata import Metadata, Provenance, format_metadata

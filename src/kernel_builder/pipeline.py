@@ -35,7 +35,8 @@ from kernel_builder.package import (
     remove_leftovers,
     write_variant,
 )
-from kernel_builder.plan import Selection, SkippedBackend, VariantBuild, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Selection, SkippedBackend, VariantBuild
 from kernel_builder.progress import Reporter, SilentReporter
 from kernel_builder.provenance import describe_origin
 from kernel_builder.report import Outcome, Report, VariantReport

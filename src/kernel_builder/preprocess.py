@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernel_builder.environment import Environment
 from kernel_builder.flags import preprocessor_flags
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.process import run
 from kernel_builder.registrations import (
     WRAPPERS,

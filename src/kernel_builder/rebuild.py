@@ -17,7 +17,8 @@ from kernel_builder.config.read import read_build
 from kernel_builder.differences import Difference, compare_files
 from kernel_builder.errors import CommandError, ConfigError, RebuildError
 from kernel_builder.pipeline import OUTPUT, build_project
-from kernel_builder.plan import Selection, current_op_id
+from kernel_builder.plan import current_op_id
+from kernel_builder.planned import Selection
 from kernel_builder.process import run
 from kernel_builder.progress import Reporter
 from kernel_builder.proof import without_proof

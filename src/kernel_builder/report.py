@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.errors import StorageError
-from kernel_builder.plan import SkippedBackend
+from kernel_builder.planned import SkippedBackend
 from kernel_builder.toolchain.meter import Figures
 from kernel_spec.errors import KernelError
 

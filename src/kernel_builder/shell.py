@@ -17,7 +17,8 @@ from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.known import read_known
 from kernel_builder.pipeline import OUTPUT, build_project, work_directory
-from kernel_builder.plan import Selection, VariantBuild, components_of, plan
+from kernel_builder.plan import components_of, plan
+from kernel_builder.planned import Selection, VariantBuild
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import get_cuda

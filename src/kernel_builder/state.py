@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from kernel_builder.environment import identify_environment
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.proof import without_proof
 from kernel_builder.settings import Settings
 from kernel_spec.digest import variant_digest

@@ -7,22 +7,43 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.frame import project_argument
+from kernel_builder.cli.frame import project_argument, selection_options
 from kernel_builder.cli.inputs import read_input_settings, source_option
+from kernel_builder.cli.toolkits import (
+    ToolkitChoice,
+    apply_toolkits,
+    read_archs,
+    toolkit_options,
+)
 
 if TYPE_CHECKING:
     from kernel_builder.locking import Locked
+    from kernel_builder.planned import Selection
+    from kernel_builder.settings import Settings
 
 
 @click.command("lock")
 @project_argument
+@selection_options
+@toolkit_options
 @source_option
-def lock(directory: Path, sources: tuple[str, ...]) -> None:
-    """Write DIR/kernel-builder.lock, or check that it is right where it is there."""
+def lock(
+    directory: Path,
+    backends: tuple[str, ...],
+    variants: tuple[str, ...],
+    toolkits: ToolkitChoice,
+    sources: tuple[str, ...],
+) -> None:
+    """Write DIR/kernel-builder.lock, or check that it is right where it is there.
+
+    The options choose as those of build do; without any, the lock is for all that can be built
+    here, with every pinned CUDA toolkit.
+    """
     from kernel_builder.config.read import find_project
     from kernel_builder.locking import lock_project
 
-    done = lock_project(find_project(directory), read_input_settings(sources=sources))
+    settings, selection = _choose(backends, variants, toolkits, sources)
+    done = lock_project(find_project(directory), settings, selection=selection)
     if done.written:
         click.echo(f"wrote {done.path}: {_count(done)}; commit it")
     else:
@@ -39,16 +60,42 @@ def lock(directory: Path, sources: tuple[str, ...]) -> None:
     metavar="DIR",
     help="The project [default: the current directory].",
 )
+@selection_options
+@toolkit_options
 @source_option
-def update(names: tuple[str, ...], directory: Path, sources: tuple[str, ...]) -> None:
-    """Take what is here into kernel-builder.lock: the inputs NAME, or all; show what changes."""
+def update(  # noqa: PLR0917  (click passes them by name)
+    names: tuple[str, ...],
+    directory: Path,
+    backends: tuple[str, ...],
+    variants: tuple[str, ...],
+    toolkits: ToolkitChoice,
+    sources: tuple[str, ...],
+) -> None:
+    """Take what is here into kernel-builder.lock: the inputs NAME, or all; show what changes.
+
+    The options choose as those of build do; what only other builds use stays in the lock as it is.
+    """
     from kernel_builder.config.read import find_project
     from kernel_builder.locking import update_lock
 
-    done = update_lock(find_project(directory), names, read_input_settings(sources=sources))
+    settings, selection = _choose(backends, variants, toolkits, sources)
+    done = update_lock(find_project(directory), names, settings, selection=selection)
     for change in done.changes:
         click.echo(str(change))
     click.echo(f"wrote {done.path}" if done.written else f"{done.path}: nothing to change")
+
+
+def _choose(
+    backends: tuple[str, ...],
+    variants: tuple[str, ...],
+    toolkits: ToolkitChoice,
+    sources: tuple[str, ...],
+) -> tuple[Settings, Selection]:
+    """Return what the options choose, as they do for a build."""
+    from kernel_builder.cli.making import read_selection
+
+    settings = apply_toolkits(read_input_settings(sources=sources), toolkits, variants=variants)
+    return settings, read_selection(backends, variants, read_archs(toolkits.archs))
 
 
 def _count(done: Locked) -> str:

@@ -13,7 +13,8 @@ from kernel_builder.config.model import Build
 from kernel_builder.config.read import find_project, read_build
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError
-from kernel_builder.plan import Plan, Selection, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Plan, Selection
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
 from kernel_spec.backend import BackendKind

@@ -14,7 +14,7 @@ from kernel_builder.cli.frame import json_option, project_argument, selection_op
 from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
 
 if TYPE_CHECKING:
-    from kernel_builder.plan import Plan, VariantBuild
+    from kernel_builder.planned import Plan, VariantBuild
 
 _HEAD = ("variant", "file", "for", "component", "archs")
 

@@ -10,7 +10,8 @@ from kernel_builder.config.general import version_key
 from kernel_builder.config.model import Build, TorchFramework
 from kernel_builder.errors import ArchError, ExportError
 from kernel_builder.known import read_known
-from kernel_builder.plan import Host, Plan, Selection, VariantBuild, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Host, Plan, Selection, VariantBuild
 from kernel_builder.sources import SourceSet
 from kernel_builder.units import CompileUnit, needs_device_compiler, unpackaged_notes
 from kernel_spec.backend import BackendKind

@@ -13,7 +13,7 @@ from kernel_builder.export.cmake import format_cmake
 from kernel_builder.export.quote import format_python, quote_text
 from kernel_builder.known import read_known
 from kernel_builder.package import OPS_FILE, format_ops
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.link import EXPORTS
 
 HEADER = "# Written by kernel-builder from build.toml: write it again rather than changing it."

@@ -9,7 +9,7 @@ from pathlib import Path
 from kernel_builder.environment import Environment
 from kernel_builder.flags import compile_flags
 from kernel_builder.known import read_known
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.link import LinkKit

@@ -15,7 +15,7 @@ import pytest
 from kernel_builder.check.variant import check_variant
 from kernel_builder.errors import CheckError, ToolchainError
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import Selection
+from kernel_builder.planned import Selection
 from kernel_builder.report import Outcome
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cuda import get_cuda

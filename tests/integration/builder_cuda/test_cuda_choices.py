@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import Selection
+from kernel_builder.planned import Selection
 from kernel_builder.report import format_report
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cuda import get_cuda

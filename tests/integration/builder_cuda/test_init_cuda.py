@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import Selection
+from kernel_builder.planned import Selection
 from kernel_builder.report import format_report
 from kernel_builder.scaffold import plan_project, write_project
 from kernel_builder.settings import Settings

@@ -19,7 +19,8 @@ from kernel_builder.environment import detect_host, prepare_environment
 from kernel_builder.export.clean import plan_removal, remove_export
 from kernel_builder.export.write import export_project
 from kernel_builder.flags import compile_flags
-from kernel_builder.plan import Selection, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Selection
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.units import CompileUnit

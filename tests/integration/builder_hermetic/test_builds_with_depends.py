@@ -19,7 +19,7 @@ from kernel_builder.depends import fetch_dependency, find_origins
 from kernel_builder.errors import ArchiveError, LockError, ToolchainError
 from kernel_builder.locking import lock_project, update_lock
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import Selection
+from kernel_builder.planned import Selection
 from kernel_builder.report import Outcome, Report
 from kernel_builder.settings import SandboxMode, Settings, read_settings
 from kernel_builder.toolchain.cuda import get_cuda

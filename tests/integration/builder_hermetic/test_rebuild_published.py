@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from kernel_builder.cli.rebuild import rebuild
 from kernel_builder.errors import RebuildError
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import Selection
+from kernel_builder.planned import Selection
 from kernel_builder.rebuild import Verdict, format_verdicts, verify_rebuild
 from kernel_builder.remote import open_remote
 from kernel_builder.remote_directory import DirectoryRemote

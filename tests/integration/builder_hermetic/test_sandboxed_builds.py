@@ -19,7 +19,7 @@ from kernel_builder.errors import (
     UndeclaredInputError,
 )
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import Selection
+from kernel_builder.planned import Selection
 from kernel_builder.report import Outcome, Report
 from kernel_builder.settings import SandboxMode, Settings
 from kernel_spec.backend import BackendKind

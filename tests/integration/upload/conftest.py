@@ -13,7 +13,8 @@ import pytest
 
 from kernel_builder.config.read import read_build
 from kernel_builder.package import write_variant
-from kernel_builder.plan import Host, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Host
 from kernel_builder.sources import read_sources
 from kernel_spec.metadata import Provenance
 

@@ -9,7 +9,7 @@ from rich.progress import Progress, TextColumn
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.errors import CheckError, StorageError
-from kernel_builder.plan import SkippedBackend
+from kernel_builder.planned import SkippedBackend
 from kernel_builder.progress import BarReporter, LineReporter, open_reporter
 from kernel_builder.report import (
     FileReport,

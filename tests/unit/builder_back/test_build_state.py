@@ -1,7 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.settings import read_settings
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
 from kernel_spec.backend import BackendKind

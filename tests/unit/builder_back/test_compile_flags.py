@@ -7,7 +7,7 @@ from kernel_builder.diagnose import CompileFailure, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
 from kernel_builder.flags import compile_flags, format_target, preprocessor_flags
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.link import LinkKit, link_command

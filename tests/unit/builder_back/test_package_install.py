@@ -5,7 +5,7 @@ import pytest
 
 from kernel_builder import package
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
-from kernel_builder.plan import VariantBuild
+from kernel_builder.planned import VariantBuild
 from kernel_spec.backend import BackendKind
 from kernel_spec.metadata import KernelDependency, Provenance, parse_metadata
 from kernel_spec.variant import NoarchVariant, parse_variant

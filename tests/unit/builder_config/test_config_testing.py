@@ -7,7 +7,8 @@ import pytest
 from kernel_builder.config.read import parse_build
 from kernel_builder.errors import ConfigError
 from kernel_builder.package import describe_testing
-from kernel_builder.plan import Host, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Host
 from kernel_builder.sources import SourceSet
 
 TEXT = """\

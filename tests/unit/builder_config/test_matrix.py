@@ -6,7 +6,7 @@ import pytest
 
 from kernel_builder.config.read import read_build
 from kernel_builder.matrix import list_possible
-from kernel_builder.plan import Host
+from kernel_builder.planned import Host
 from kernel_builder.sources import read_sources
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild

@@ -15,7 +15,8 @@ from kernel_builder.config.model import Build
 from kernel_builder.config.read import parse_build
 from kernel_builder.errors import SelectionError
 from kernel_builder.op_id import make_op_id
-from kernel_builder.plan import Host, Plan, Selection, VariantBuild, current_op_id, plan
+from kernel_builder.plan import current_op_id, plan
+from kernel_builder.planned import Host, Plan, Selection, VariantBuild
 from kernel_builder.sources import SourceFile, SourceSet, listed_paths
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild

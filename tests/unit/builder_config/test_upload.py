@@ -14,7 +14,8 @@ from kernel_builder.commit_plan import RemoteBranch, plan_commit, read_local_fil
 from kernel_builder.config.read import read_build
 from kernel_builder.errors import ProjectError, UploadError
 from kernel_builder.package import write_variant
-from kernel_builder.plan import Host, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Host
 from kernel_builder.remote import choose_hub, open_remote
 from kernel_builder.remote_directory import DirectoryRemote, open_directory_remote
 from kernel_builder.settings import read_settings

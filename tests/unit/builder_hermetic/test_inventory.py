@@ -10,7 +10,8 @@ from kernel_builder import inventory
 from kernel_builder.config.read import read_build
 from kernel_builder.errors import ToolchainError
 from kernel_builder.inventory import collect_inputs
-from kernel_builder.plan import Host, VariantBuild, plan
+from kernel_builder.plan import plan
+from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.torch import read_torch

@@ -1,5 +1,6 @@
 """Writing, checking and updating the lock of a project, whatever its inputs are."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,13 @@ import pytest
 
 from kernel_builder import locking
 from kernel_builder.errors import LockError
-from kernel_builder.lockfile import find_lock
+from kernel_builder.lockfile import find_lock, write_lock
 from kernel_builder.locking import check_lock, lock_project, update_lock
+from kernel_builder.planned import Host, Selection
 from kernel_builder.settings import Settings, read_settings
+from kernel_spec.backend import BackendKind
+from kernel_spec.system import TorchBuild
+from kernel_spec.version import MajorMinor
 
 TORCH = {"kind": "headers", "version": "2.13.0"}
 OLDER = {"kind": "headers", "version": "2.12.0"}
@@ -23,7 +28,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def here(monkeypatch: pytest.MonkeyPatch, inputs: dict[str, Any], *, whole: bool = True) -> None:
-    monkeypatch.setattr(locking, "_collect_all", lambda *_: (inputs, whole))
+    monkeypatch.setattr(locking, "_collect_all", lambda *_, **__: (inputs, whole))
     monkeypatch.setattr(locking, "collect_inputs", lambda *_: inputs)
 
 
@@ -111,3 +116,66 @@ def test_another_compiler_is_told_or_refused(
     assert "locked 12, found 13" in told
     with pytest.raises(LockError):
         check_lock(tmp_path, (), settings, strict=True)
+
+
+def write_project(place: Path) -> Path:
+    place.mkdir()
+    (place / "build.toml").write_text(
+        '[general]\nname = "two-ways"\nversion = 1\nedition = 5\nlicense = "MIT"\n'
+        'backends = ["cpu", "cuda"]\n[torch]\nsrc = ["torch-ext/b.cpp"]\n'
+        '[kernel.a]\nbackend = "cpu"\ndepends = ["torch"]\nsrc = ["a.cpp"]\n'
+        '[kernel.b]\nbackend = "cuda"\ndepends = ["torch"]\nsrc = ["b.cu"]\n'
+    )
+    (place / "torch-ext" / "two_ways").mkdir(parents=True)
+    for name in ("torch-ext/b.cpp", "a.cpp", "b.cu", "torch-ext/two_ways/__init__.py"):
+        (place / name).write_text("")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("selection", "versions", "wanted"),
+    [
+        (None, (), ({"13.0", "13.2"}, {"cpu", "cuda"}, True)),
+        (Selection(backends=frozenset({BackendKind.CPU})), (), (set(), {"cpu"}, False)),
+        (None, (MajorMinor(13, 2),), ({"13.2"}, {"cpu", "cuda"}, False)),
+    ],
+)
+def test_the_options_of_a_build_choose_what_is_locked(  # noqa: PLR0917  (pytest passes them by name)
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    settings: Settings,
+    selection: Selection | None,
+    versions: tuple[MajorMinor, ...],
+    wanted: tuple[set[str], set[str], bool],
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def collect(variants: Any, _: Settings, *, every_toolkit: bool) -> dict[str, Any]:
+        variants = tuple(variants)
+        asked["backends"] = {variant.backend.value for variant in variants}
+        own = {
+            str(each.variant.backend.version) for each in variants if each.backend.value == "cuda"
+        }
+        asked["toolkits"] = own | ({"13.0", "13.2"} if every_toolkit and own else set())
+        return {"torch": TORCH}
+
+    def host(settings: Settings) -> Host:
+        toolkit = (settings.cuda_versions or (MajorMinor(13, 0),))[0]
+        return Host(
+            cpu="x86_64",
+            os="linux",
+            torch=TorchBuild("2.13.0", MajorMinor(2, 13)),
+            toolkits={BackendKind.CUDA: toolkit},
+        )
+
+    monkeypatch.setattr(locking, "collect_inputs", collect)
+    monkeypatch.setattr(locking, "detect_host", host)
+    project = write_project(tmp_path / "p")
+    chosen = replace(settings, cuda_versions=versions)
+    lock_project(project, chosen, selection=selection)
+    toolkits, backends, whole = wanted
+    assert asked == {"toolkits": toolkits, "backends": backends}
+    # What only other builds use stays in the lock, unless this is all that the project uses.
+    write_lock(project, {"torch": TORCH, "eigen": TORCH})
+    update_lock(project, [], chosen, selection=selection)
+    assert set(find_lock(project) or ()) == ({"torch"} if whole else {"torch", "eigen"})

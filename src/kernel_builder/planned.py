@@ -1,0 +1,138 @@
+"""What a plan is made of: the machine, the selection, the variants and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernel_builder.config.model import HeaderSource
+from kernel_builder.units import CompileUnit
+from kernel_spec.backend import UNVERSIONED, Backend, BackendKind
+from kernel_spec.metadata import KernelDependency
+from kernel_spec.system import TorchBuild
+from kernel_spec.variant import Variant
+from kernel_spec.version import MajorMinor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Host:
+    """What this machine offers to a build.
+
+    Attributes:
+        cpu: ``x86_64`` or ``aarch64``.
+        os: ``linux``, ``darwin`` or ``windows``.
+        torch: the torch to build against, or None.
+        missing: for each backend that cannot be compiled here, what it lacks
+            (``needs nvcc 13.0``).
+        toolkits: the version of the toolkit of each backend whose variants carry one.
+        more_toolkits: further toolkits of a backend; each gives a variant of its own.
+    """
+
+    cpu: str
+    os: str
+    torch: TorchBuild | None
+    missing: Mapping[BackendKind, str] = field(default_factory=dict)
+    toolkits: Mapping[BackendKind, MajorMinor] = field(default_factory=dict)
+    more_toolkits: Mapping[BackendKind, tuple[MajorMinor, ...]] = field(default_factory=dict)
+
+    def targets(self, backend: BackendKind) -> tuple[Backend, ...]:
+        """Return what a backend can be compiled for here; empty: its toolkit is not there."""
+        if backend in UNVERSIONED:
+            return (Backend(backend),)
+        if backend not in self.toolkits:
+            return ()
+        versions = (self.toolkits[backend], *self.more_toolkits.get(backend, ()))
+        return tuple(Backend(backend, version) for version in versions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """What of a project to build; an empty selection is everything.
+
+    Attributes:
+        backends: only these backends.
+        variants: only the variants of these names.
+        archs: only these CUDA capabilities, in place of the toolkit's list.
+    """
+
+    backends: frozenset[BackendKind] = frozenset()
+    variants: frozenset[str] = frozenset()
+    archs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantBuild:
+    """One variant, and everything that it is made of.
+
+    Attributes:
+        variant: its name as a value; ``str(variant)`` is the directory under ``build/``.
+        backend: the backend that it is for.
+        op_id: the namespace of its ops, the stem of its library and ``metadata.id``.
+        module: the name of the Python module.
+        units: the files to compile, in a fixed order; empty for a variant without machine code.
+        headers: listed files that are included, not compiled.
+        package: the files of ``torch-ext/<module>`` that are packaged, as POSIX paths in it.
+        stable_abi: the version of torch's stable ABI that it is built for, or None for torch's
+            full interface.
+        torch: the torch that it is built against, or None for a variant without machine code.
+        archs: the device architectures for ``metadata.json``, sorted.
+        depends: native dependencies of all its units, sorted.
+        sources: the ``[sources]`` tables that these name.
+        python_depends: Python packages that it imports, by the names that hubs know.
+        python_requires: those that hubs have no name for, with their versions.
+        skip_import_check: why it is not imported after the build, or None: it is.
+        name: the kernel's name for ``metadata.json``, and so are the rest.
+    """
+
+    variant: Variant
+    backend: BackendKind
+    op_id: str
+    module: str
+    units: tuple[CompileUnit, ...]
+    headers: tuple[str, ...]
+    package: tuple[str, ...]
+    stable_abi: MajorMinor | None
+    torch: TorchBuild | None
+    archs: tuple[str, ...]
+    depends: tuple[str, ...]
+    name: str
+    version: int
+    license: str
+    python_depends: tuple[str, ...] = ()
+    kernel_depends: tuple[KernelDependency, ...] = ()
+    upstream: str | None = None
+    source: str | None = None
+    sources: tuple[HeaderSource, ...] = ()
+    python_requires: tuple[str, ...] = ()
+    skip_import_check: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SkippedBackend:
+    """A backend of the project that is not built here.
+
+    Attributes:
+        backend: which.
+        reason: what is missing, half a sentence.
+    """
+
+    backend: BackendKind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.backend.value}: not built here: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What comes out of a project on a machine.
+
+    Attributes:
+        variants: what is built, in the order of their names.
+        skipped: what is not, and why.
+        notes: what the author should know, such as files that are not packaged.
+    """
+
+    variants: tuple[VariantBuild, ...]
+    skipped: tuple[SkippedBackend, ...]
+    notes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Symbol:
         library: the library that the version record names, or None.
         defined: whether this library defines it.
         binding: ``global``, ``weak``, ``unique`` or ``local``.
+        size: bytes of what it names, 0 where that is not said; two that differ in it alone are equal.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Symbol:
     library: str | None
     defined: bool
     binding: str
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -243,6 +245,7 @@ def _iter_symbols(
             library=library,
             defined=symbol["st_shndx"] != "SHN_UNDEF",
             binding=_BINDINGS.get(binding, str(binding)),
+            size=symbol["st_size"],
         )
 
 

@@ -24,6 +24,7 @@
     ├── DeviceError         (RuntimeError)     no code for a visible device   .variant
     ├── KernelImportError   (ImportError)      the kernel's own code failed   .path
     ├── OpConflictError     (ImportError)      other bytes under a taken op id .op_id .paths
+    ├── SharedSymbolError   (ImportError)      a variable of a loaded library, of another size .symbols .paths
     ├── MappingError        (ValueError)       a mapping of layers that means nothing .faults
     ├── NotALayerError      (ValueError, TypeError) what is marked can have no kernel
     ├── LayerNotFoundError  (LookupError, ValueError) the kernel has no such layer
@@ -247,6 +248,20 @@ class OpConflictError(KernelError, ImportError):
         super().__init__(
             f"{where}. Two libraries of one op id cannot live in one process: "
             "start a new process, or rebuild one of them from its changed sources to get a new id."
+        )
+
+
+class SharedSymbolError(KernelError, ImportError):
+    """A library of the kernel and one that is loaded define the same variable, of two sizes."""
+
+    def __init__(self, symbols: Iterable[str], *, loaded: Path, refused: Path) -> None:
+        self.symbols = tuple(symbols)
+        self.paths = (loaded, refused)
+        super().__init__(
+            f"{refused} and {loaded}, which is loaded, define {_words(self.symbols[:3])} with different "
+            "sizes. The dynamic loader keeps one of each such name (GNU-unique symbols), so one library "
+            "would write past the end of it; nothing of the kernel was executed. Use the two in two "
+            "processes, or build them anew with -fno-gnu-unique, as kernel-builder does."
         )
 
 

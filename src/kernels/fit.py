@@ -17,7 +17,7 @@ from kernel_spec.system import System
 from kernels import log
 from kernels._version import __version__
 from kernels.errors import ClientTooOldError, DeviceError, NoVariantError
-from kernels.linkage.verdict import holds_libraries
+from kernels.linkage.verdict import Verdict, holds_libraries
 from kernels.system import describe, detect, detect_devices
 
 if TYPE_CHECKING:
@@ -176,21 +176,32 @@ def judge_libraries(
 
     Most variants have none, and cost nothing.
     """
+    verdict = read_verdict(variant, system, state)
+    if not verdict.reasons:
+        return None, verdict.archs
+    texts = "; ".join(map(str, verdict.reasons))
+    return Reason(verdict.reasons[0].kind, texts), verdict.archs
+
+
+def read_verdict(variant: VariantDir, system: System, state: Path | None = None) -> Verdict:
+    """Return what the libraries of a verified variant say; each is read once per machine.
+
+    Args:
+        variant: the variant.
+        system: this machine.
+        state: the user's state directory, for verdicts on a cache that cannot be written.
+    """
     if not holds_libraries(variant.sha256):
-        return None, ()
+        return Verdict()
     from kernels.linkage.verdicts import judge_variant
 
     installed = variant.path.parent.name == variant.digest
     keep_in = [variant.path.parent] if installed else []
     if installed and state is not None:
         keep_in.append(state / "links" / variant.digest[:16])
-    verdict = judge_variant(
+    return judge_variant(
         variant.path, tuple(variant.sha256), variant.digest, system, keep_in=keep_in
     )
-    if not verdict.reasons:
-        return None, verdict.archs
-    texts = "; ".join(map(str, verdict.reasons))
-    return Reason(verdict.reasons[0].kind, texts), verdict.archs
 
 
 def judge_devices(metadata: Metadata, system: System, found: Sequence[str] = ()) -> Reason | None:

@@ -103,8 +103,10 @@ def import_variant(
 
     Raises:
         As :func:`kernels.importer.load`; a Python package that it needs is missing.
+        SharedSymbolError: its libraries and a loaded one define the same variable, of two sizes.
     """
     from kernels import importer, log
+    from kernels.linkage.verdict import holds_libraries
 
     if variant.metadata.python_depends or variant.metadata.python_requires:
         from kernels.python_depends import require_packages
@@ -117,5 +119,40 @@ def import_variant(
             variant.metadata.name,
             variant.path,
         )
+    if holds_libraries(variant.sha256):
+        _tell_shared(variant)
     module = importer.load(variant, dependencies)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))
+
+
+def _tell_shared(variant: VariantDir) -> None:
+    """Tell of variables that a variant would share with a kernel that is loaded.
+
+    Raises:
+        SharedSymbolError: a variable is of another size there.
+    """
+    from kernels import log
+    from kernels.errors import SharedSymbolError
+    from kernels.fit import read_verdict
+    from kernels.linkage.names import describe_symbol
+    from kernels.linkage.shared import claim
+    from kernels.system import detect
+
+    shared = read_verdict(variant, detect()).shared
+    for clash in claim(variant.path, variant.sha256, shared) if shared else ():
+        if clash.odd:
+            raise SharedSymbolError(
+                map(describe_symbol, clash.odd), loaded=clash.loaded, refused=clash.library
+            )
+        if log.is_new("shared", f"{clash.loaded} {clash.library}"):
+            names = [describe_symbol(name) for name in clash.names]
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            log.logger().warning(
+                "%s and %s, which is loaded, share a variable of one name (%s%s), so each sees what the other "
+                "writes there. Use them in two processes, or build them anew with -fno-gnu-unique, as "
+                "kernel-builder does.",
+                clash.library,
+                clash.loaded,
+                ", ".join(names[:3]),
+                more,
+            )

@@ -24,8 +24,13 @@ from kernels.linkage.host import (
     is_findable,
     python_has,
 )
-from kernels.linkage.names import describe_symbol, is_old_layout, is_torch_symbol
-from kernels.linkage.verdict import Verdict
+from kernels.linkage.names import (
+    describe_symbol,
+    is_old_layout,
+    is_own_variable,
+    is_torch_symbol,
+)
+from kernels.linkage.verdict import SharedSymbol, Verdict
 
 # The first C library that refuses to make the stack executable for a library.
 _STRICT_STACK = MajorMinor(2, 41)
@@ -52,6 +57,7 @@ def judge_libraries(root: Path, files: Iterable[str], host: Host) -> Verdict:
         return Verdict()
     reasons: list[Reason] = []
     archs: set[str] = set()
+    shared: list[SharedSymbol] = []
     for path in libraries:
         try:
             if not is_loadable(path):
@@ -62,8 +68,15 @@ def judge_libraries(root: Path, files: Iterable[str], host: Host) -> Verdict:
             continue  # the dynamic loader may know better
         archs.update(_read_archs(path))
         reasons += _judge_library(path, elf, host, libraries)
+        shared += _find_shared(path.relative_to(root).as_posix(), elf)
     # Several libraries of one variant mostly lack the same thing.
-    return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)))
+    return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)), tuple(shared))
+
+
+def _find_shared(library: str, elf: ElfFacts) -> Iterator[SharedSymbol]:
+    for symbol in elf.symbols:
+        if symbol.binding == "unique" and symbol.defined and is_own_variable(symbol.name):
+            yield SharedSymbol(library, symbol.name, symbol.size)
 
 
 def _read_archs(path: Path) -> tuple[str, ...]:

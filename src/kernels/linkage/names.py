@@ -9,6 +9,12 @@ import re
 
 # _Z, then a special name (vtable, typeinfo) or guard, qualifiers, and a namespace of torch.
 _TORCH = re.compile(r"_Z(?:T[VTIS]|GV|GR)?N?[VK]*(?:3c10|2at|5torch|6caffe2)", re.ASCII)
+# The same of a static variable in one of their functions (_ZZ), and those of the C++ library and compiler.
+_BY_DESIGN = re.compile(
+    r"_Z(?:T[VTIS]|GR)?Z?N?[VKr]*(?:St|3c10|2at|5torch|6caffe2|9__gnu_cxx|10__cxxabiv1)", re.ASCII
+)
+_GUARD = "_ZGV"
+_LOCAL = re.compile(r"E\d+([A-Za-z_]\w*)$", re.ASCII)
 _C_NAMES = ("aoti_torch_", "torch_", "c10_")
 # The abbreviation of std::string, which names the C++98 layout alone.
 _OLD_STRING = re.compile(r"(?<![0-9A-Za-z_])Ss|(?<=[A-Z0-9_])Ss|Ss$", re.ASCII)
@@ -17,6 +23,14 @@ _OLD_STRING = re.compile(r"(?<![0-9A-Za-z_])Ss|(?<=[A-Z0-9_])Ss|Ss$", re.ASCII)
 def is_torch_symbol(name: str) -> bool:
     """Say whether a symbol is one that torch's libraries must define."""
     return _TORCH.match(name) is not None or name.startswith(_C_NAMES)
+
+
+def is_own_variable(name: str) -> bool:
+    """Say whether a symbol is a variable of a kernel's own code, and no guard of one.
+
+    What torch's and the C++ library's headers define in every library is one for all by design.
+    """
+    return not name.startswith(_GUARD) and _BY_DESIGN.match(name) is None
 
 
 def is_old_layout(name: str) -> bool:
@@ -42,9 +56,9 @@ def describe_symbol(name: str) -> str:
     """Return the qualified name of a mangled function, without its arguments.
 
     ``_ZN3c105ErrorC1ENS_14SourceLocationESs`` is ``c10::Error::Error``. A name that is not of that
-    form is returned as it is.
+    form is returned as it is. A static variable of a function comes with the function's name.
     """
-    match = re.match(r"_Z(?:T[VTIS]|GV)?(N?)[VK]*", name)
+    match = re.match(r"_Z(?:T[VTIS]|GV)?Z?(N?)[VK]*", name)
     if match is None:
         return name
     parts: list[str] = []
@@ -62,4 +76,6 @@ def describe_symbol(name: str) -> str:
         parts.append(parts[-1])
     elif tail in {"D0", "D1", "D2"}:
         parts.append(f"~{parts[-1]}")
+    if name.startswith("_ZZ") and (local := _LOCAL.search(name)) is not None:
+        parts.append(local[1])
     return "::".join(parts)

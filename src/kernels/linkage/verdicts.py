@@ -16,10 +16,10 @@ from kernel_spec.compat import Reason
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.system import System
 from kernels.linkage.host import Host, fingerprint, read_host
-from kernels.linkage.verdict import Verdict, holds_libraries
+from kernels.linkage.verdict import SharedSymbol, Verdict, holds_libraries
 from kernels.store import write_whole
 
-FORMAT = 1
+FORMAT = 2
 
 # Verdicts of this process, by digest and host.
 _known: dict[tuple[str, str], Verdict] = {}
@@ -72,7 +72,8 @@ def _read(path: Path, digest: str) -> Verdict | None:
         if document["format"] != FORMAT or document["digest"] != digest:
             return None
         reasons = tuple(Reason(str(kind), str(text)) for kind, text in document["reasons"])
-        return Verdict(reasons, tuple(map(str, document["archs"])))
+        shared = tuple(SharedSymbol(str(p), str(n), int(size)) for p, n, size in document["shared"])
+        return Verdict(reasons, tuple(map(str, document["archs"])), shared)
     except UNREADABLE:
         return None
 
@@ -84,6 +85,7 @@ def _write(paths: Sequence[Path], digest: str, verdict: Verdict) -> None:
         "digest": digest,
         "reasons": reasons,
         "archs": list(verdict.archs),
+        "shared": list(verdict.shared),
     }
     for path in paths:
         try:

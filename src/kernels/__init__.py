@@ -3,29 +3,22 @@
 >>> from kernels import get_kernel
 >>> activation = get_kernel("kernels-community/activation")  # doctest: +SKIP
 
-Only what every load needs is imported here; torch and huggingface_hub are not. The values of
-this package are named tuples: to define a frozen dataclass takes half a millisecond, eight times
-as long, and what is imported here is imported by every process that uses a kernel.
+Nothing is imported with this package: each public name brings its module when it is first asked
+for, because many processes import a library that can use kernels and load none. The values of the
+loader are named tuples: to define a frozen dataclass takes half a millisecond, eight times as long,
+and every process that uses a kernel defines them.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from kernel_spec.compat import Accepted as VariantAccepted
-from kernel_spec.compat import Rejected as VariantRejected
-from kernel_spec.metadata import Metadata
 from kernels._version import __version__
-from kernels.dependency import get_kernel_dep
-from kernels.load import (
-    get_kernel,
-    get_kernel_variants,
-    get_local_kernel,
-    has_kernel,
-    install_kernel,
-)
-from kernels.load_locked import get_locked_kernel, load_kernel
-from kernels.loaded import LoadedKernel, RepoInfo, get_loaded_kernels
+
+# What `typing` calls so; to import that module takes longer than all that is done here.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from kernel_spec.compat import Accepted as VariantAccepted
+    from kernel_spec.compat import Rejected as VariantRejected
+    from kernel_spec.metadata import Metadata
+    from kernels.dependency import get_kernel_dep
     from kernels.layer import (
         CUDAProperties,
         Device,
@@ -51,6 +44,15 @@ if TYPE_CHECKING:
         use_kernel_mapping,
         use_kernelized_func,
     )
+    from kernels.load import (
+        get_kernel,
+        get_kernel_variants,
+        get_local_kernel,
+        has_kernel,
+        install_kernel,
+    )
+    from kernels.load_locked import get_locked_kernel, load_kernel
+    from kernels.loaded import LoadedKernel, RepoInfo, get_loaded_kernels
 
 __all__ = [
     "CUDAProperties",
@@ -94,13 +96,39 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import what has to do with layers when it is first asked for: few processes need it."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+# Where a public name is defined; those of kernels.layer are not listed.
+_PLACES = {
+    "LoadedKernel": "kernels.loaded",
+    "Metadata": "kernel_spec.metadata",
+    "RepoInfo": "kernels.loaded",
+    "VariantAccepted": "kernel_spec.compat",
+    "VariantRejected": "kernel_spec.compat",
+    "get_kernel": "kernels.load",
+    "get_kernel_dep": "kernels.dependency",
+    "get_kernel_variants": "kernels.load",
+    "get_loaded_kernels": "kernels.loaded",
+    "get_local_kernel": "kernels.load",
+    "get_locked_kernel": "kernels.load_locked",
+    "has_kernel": "kernels.load",
+    "install_kernel": "kernels.load",
+    "load_kernel": "kernels.load_locked",
+}
 
-    value = getattr(importlib.import_module("kernels.layer"), name)
+
+# What callers write after no more than `import kernels`.
+_MODULES = ("layer", "load")
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: a public name, once."""
+    if name not in __all__ and name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"kernels.{name}")
+    module = import_module(_PLACES.get(name, "kernels.layer"))
+    value: object = getattr(module, name.removeprefix("Variant"))
     globals()[name] = value
     return value
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import kernels
 
 HEAVY = {
@@ -24,7 +26,8 @@ HEAVY = {
 }
 
 
-def imported_after(code: str) -> set[str]:
+def modules_after(code: str) -> set[str]:
+    """Return the names of all modules of a new process that has run this."""
     source = Path(kernels.__file__).parents[1]
     program = f"import sys\n{code}\nimport json\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
@@ -34,11 +37,40 @@ def imported_after(code: str) -> set[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": str(source)},
     )
-    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+    return set(json.loads(done.stdout))
 
 
-def test_the_import_is_light():
-    assert imported_after("import kernels") & HEAVY == set()
+def imported_after(code: str) -> set[str]:
+    """Return the top-level names of those modules."""
+    return {name.partition(".")[0] for name in modules_after(code)}
+
+
+def test_the_import_brings_nothing_but_itself():
+    found = modules_after("import kernels") - modules_after("")
+    assert found == {"kernels", "kernels._version"}
+
+
+def test_a_name_of_the_loader_brings_no_layers_and_nothing_heavy():
+    found = modules_after("from kernels import get_kernel, load_kernel, has_kernel")
+    assert {name.partition(".")[0] for name in found} & HEAVY == set()
+    assert not [name for name in found if name.startswith("kernels.layer")]
+
+
+def test_a_submodule_is_there_after_the_import_alone():
+    code = (
+        "import kernels\nassert kernels.layer.kernelize is kernels.kernelize\nkernels.load.forget()"
+    )
+    assert "kernels.layer" in modules_after(code)
+
+
+def test_what_is_not_public_is_no_attribute():
+    with pytest.raises(AttributeError, match="get_kernle"):
+        kernels.get_kernle  # noqa: B018 - the attribute is what is tested
+
+
+def test_dir_lists_every_public_name_before_any_was_asked_for():
+    code = "import kernels\nassert set(kernels.__all__) <= set(dir(kernels))"
+    assert "kernels.load" not in modules_after(code)
 
 
 def test_a_warm_load_is_light(publisher):

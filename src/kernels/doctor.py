@@ -12,9 +12,11 @@ from kernel_spec.system import System
 from kernels.choose import find_candidate, find_other_version
 from kernels.doctor_advice import Advice, advise, find_chosen
 from kernels.errors import ForbiddenError, TrustError
-from kernels.fit import Judge, judge_libraries
+from kernels.fit import Judge, read_verdict
 from kernels.importer import VariantDir
 from kernels.install import install
+from kernels.linkage.names import describe_symbol
+from kernels.linkage.verdict import Verdict
 from kernels.local import find_fitting, find_variants
 from kernels.request import Request, walk
 from kernels.resolve import resolve
@@ -36,6 +38,8 @@ class Diagnosis(NamedTuple):
             judged by their names alone.
         advice: why it would not load and what to do; None where it loads.
         archs: what the CUDA code in the chosen variant is for (``9.0a``, ``8.0+PTX``), as read from it.
+        shared: the variables that its libraries share with others of a process (GNU-unique symbols).
+        commit: the commit that was judged; empty for a path.
     """
 
     what: str
@@ -44,6 +48,8 @@ class Diagnosis(NamedTuple):
     decisions: tuple[Decision, ...]
     advice: Advice | None
     archs: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    commit: str = ""
 
     @property
     def chosen(self) -> str | None:
@@ -72,14 +78,23 @@ def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = N
     judge = Judge(str(ref), system, list(variants), backend)
     if trouble is not None:
         return Diagnosis(str(ref), where, describe(system), judge.decisions, trouble)
-    archs: tuple[str, ...] = ()
+    found = Verdict()
     for accepted in judge.fitting:
         variant = _find_loadable(judge, accepted, located, settings)
         if variant is not None:
-            archs = judge_libraries(variant, judge.system, settings.state)[1]
+            found = read_verdict(variant, judge.system, settings.state)
             break
     advice = _advise(ref, located, judge, settings, backend)
-    return Diagnosis(str(ref), where, describe(judge.system), judge.verdicts, advice, archs)
+    return Diagnosis(
+        what=str(ref),
+        where=where,
+        system=describe(judge.system),
+        decisions=judge.verdicts,
+        advice=advice,
+        archs=found.archs,
+        shared=_names_of(found),
+        commit=located.commit,
+    )
 
 
 def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnosis:
@@ -94,10 +109,22 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
     if trouble is not None:
         return Diagnosis(what, str(path), describe(system), judge.decisions, trouble)
     variant = find_fitting(judge, places)
-    archs = judge_libraries(variant, judge.system, None)[1] if variant else ()
+    found = read_verdict(variant, judge.system) if variant else Verdict()
     decisions = judge.verdicts
     advice = None if find_chosen(decisions) else advise(what, decisions, judge.system)
-    return Diagnosis(what, str(path), describe(judge.system), decisions, advice, archs)
+    return Diagnosis(
+        what=what,
+        where=str(path),
+        system=describe(judge.system),
+        decisions=decisions,
+        advice=advice,
+        archs=found.archs,
+        shared=_names_of(found),
+    )
+
+
+def _names_of(verdict: Verdict) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(describe_symbol(symbol.name) for symbol in verdict.shared))
 
 
 def _see_devices(system: System) -> tuple[System, Advice | None]:

@@ -1,6 +1,7 @@
 // The forward ops: the value of each element, and its product with the other half in the gated ones.
 #include <cstdint>
 
+#include "choose.cuh"
 #include "launch.h"
 #include "stream.cuh"
 
@@ -58,34 +59,16 @@ cudaError_t run_gated(const Rows& rows, Gate gate, float threshold, cudaStream_t
 
 cudaError_t launch_unary(
     Activation kind, Element element, const Rows& rows, cudaStream_t stream) {
-  return with_type(element, [&]<class T>() {
-    switch (kind) {
-      case Activation::kGelu: return run_unary<T, Activation::kGelu>(rows, stream);
-      case Activation::kGeluTanh: return run_unary<T, Activation::kGeluTanh>(rows, stream);
-      case Activation::kGeluQuick: return run_unary<T, Activation::kGeluQuick>(rows, stream);
-      case Activation::kSilu: return run_unary<T, Activation::kSilu>(rows, stream);
-      case Activation::kFatrelu: break;
-    }
-    return cudaErrorInvalidValue;
+  return with_unary(kind, element, [&]<class T, Activation chosen>() {
+    return run_unary<T, chosen>(rows, stream);
   });
 }
 
 cudaError_t launch_gated(
     Activation kind, Gate gate, Element element, const Rows& rows, float threshold,
     cudaStream_t stream) {
-  return with_type(element, [&]<class T>() {
-    switch (kind) {
-      case Activation::kGelu:
-        return run_gated<T, Activation::kGelu>(rows, gate, threshold, stream);
-      case Activation::kGeluTanh:
-        return run_gated<T, Activation::kGeluTanh>(rows, gate, threshold, stream);
-      case Activation::kSilu:
-        return run_gated<T, Activation::kSilu>(rows, gate, threshold, stream);
-      case Activation::kFatrelu:
-        return run_gated<T, Activation::kFatrelu>(rows, gate, threshold, stream);
-      case Activation::kGeluQuick: break;
-    }
-    return cudaErrorInvalidValue;
+  return with_gated(kind, element, [&]<class T, Activation chosen>() {
+    return run_gated<T, chosen>(rows, gate, threshold, stream);
   });
 }
 

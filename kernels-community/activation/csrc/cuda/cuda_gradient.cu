@@ -1,6 +1,7 @@
 // The backward ops: from the gradient of the result and the input, the gradient of the input.
 #include <cstdint>
 
+#include "choose.cuh"
 #include "launch.h"
 #include "stream.cuh"
 
@@ -66,34 +67,16 @@ cudaError_t run_gated(
 
 cudaError_t launch_unary_gradient(
     Activation kind, Element element, const GradientRows& rows, cudaStream_t stream) {
-  return with_type(element, [&]<class T>() {
-    switch (kind) {
-      case Activation::kGelu: return run_unary<T, Activation::kGelu>(rows, stream);
-      case Activation::kGeluTanh: return run_unary<T, Activation::kGeluTanh>(rows, stream);
-      case Activation::kGeluQuick: return run_unary<T, Activation::kGeluQuick>(rows, stream);
-      case Activation::kSilu: return run_unary<T, Activation::kSilu>(rows, stream);
-      case Activation::kFatrelu: break;
-    }
-    return cudaErrorInvalidValue;
+  return with_unary(kind, element, [&]<class T, Activation chosen>() {
+    return run_unary<T, chosen>(rows, stream);
   });
 }
 
 cudaError_t launch_gated_gradient(
     Activation kind, Gate gate, Element element, const GradientRows& rows, float threshold,
     cudaStream_t stream) {
-  return with_type(element, [&]<class T>() {
-    switch (kind) {
-      case Activation::kGelu:
-        return run_gated<T, Activation::kGelu>(rows, gate, threshold, stream);
-      case Activation::kGeluTanh:
-        return run_gated<T, Activation::kGeluTanh>(rows, gate, threshold, stream);
-      case Activation::kSilu:
-        return run_gated<T, Activation::kSilu>(rows, gate, threshold, stream);
-      case Activation::kFatrelu:
-        return run_gated<T, Activation::kFatrelu>(rows, gate, threshold, stream);
-      case Activation::kGeluQuick: break;
-    }
-    return cudaErrorInvalidValue;
+  return with_gated(kind, element, [&]<class T, Activation chosen>() {
+    return run_gated<T, chosen>(rows, gate, threshold, stream);
   });
 }
 

@@ -205,15 +205,4 @@ cudaError_t run_streams(
   return cudaGetLastError();
 }
 
-// Calls body<T>() for the type of the elements.
-template <class Body>
-cudaError_t with_type(Element element, const Body& body) {
-  switch (element) {
-    case Element::kFloat: return body.template operator()<float>();
-    case Element::kBFloat16: return body.template operator()<__nv_bfloat16>();
-    case Element::kHalf: return body.template operator()<__half>();
-  }
-  return cudaErrorInvalidValue;
-}
-
 }  // namespace activation::cuda

@@ -31,10 +31,16 @@ def processor_flags() -> set[str]:
     )
 
 
+@pytest.fixture(autouse=True)
+def device() -> str:
+    """The one device that these tests are about, whichever others there are."""
+    return "cpu"
+
+
 def run(isa: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "KERNELS_ACTIVATION_ISA": isa},
+        env={**os.environ, "KERNELS_ACTIVATION_ISA": isa, "KERNELS_TEST_DEVICES": "cpu"},
         capture_output=True,
         text=True,
         check=False,
@@ -58,8 +64,6 @@ def test_the_results_are_right_on_each_instruction_set(isa: str) -> None:
         "-m",
         "pytest",
         "-q",
-        "-k",
-        "cpu",
         "--import-mode=importlib",
         "-p",
         "no:cacheprovider",

@@ -67,6 +67,7 @@ def _list_routes() -> Iterator[tuple[tuple[str, ...], str, Handler]]:
     yield ("POST",), "/api/repos/create", write.create_repository
     yield ("POST",), "/api/validate-yaml", upload.validate_card
     for kind, prefix in (("kernels", "/kernels"), ("models", "")):
+        yield READ, f"/api/{kind}", repository.list_repositories
         for methods, path, handler in REPOSITORY:
             yield methods, f"/api/{kind}/{{owner}}/{{name}}{path}", handler
         for methods, path, handler in FILES:

@@ -4,6 +4,7 @@ KernelError
 └── HubError                        .status, .code (X-Error-Code), .headers
     ├── RepositoryNotFoundError     404  RepoNotFound
     ├── RevisionNotFoundError       404  RevisionNotFound
+    │   └── AmbiguousRevisionError       the beginning of several commits
     ├── EntryNotFoundError          404  EntryNotFound, names the commit it is missing at
     ├── RequestError                400  the request cannot be read
     ├── RequestTooLargeError        413
@@ -20,7 +21,7 @@ KernelError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kernel_spec.errors import KernelError
 from kernel_spec.names import RepoId
@@ -59,10 +60,22 @@ class RevisionNotFoundError(HubError, LookupError):
     def __init__(self, repo: RepoId, revision: str) -> None:
         super().__init__(
             f"{repo} has no revision {revision[:100]!r}: it is no branch, no tag and no commit, "
-            f"and not the beginning of exactly one commit."
+            f"and not the beginning of one."
         )
         self.repo = repo
         self.revision = revision
+
+
+class AmbiguousRevisionError(RevisionNotFoundError):
+    """A short hash with which more than one commit begins; clients take it for one that is not there."""
+
+    def __init__(self, repo: RepoId, revision: str, commits: Collection[str]) -> None:
+        super().__init__(repo, revision)
+        shown = ", ".join(sorted(commits)[:3]) + (", ..." if len(commits) > 3 else "")
+        self.args = (
+            f"{revision} is ambiguous: {len(commits)} commits of {repo} begin so ({shown}); "
+            "give more digits.",
+        )
 
 
 class EntryNotFoundError(HubError, LookupError):

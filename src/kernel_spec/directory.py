@@ -69,13 +69,13 @@ def repository_path(hub: DirectoryHub, repo: RepoId) -> Path:
     return hub.root / repo.owner / repo.name
 
 
-def repositories(hub: DirectoryHub) -> tuple[RepoId, ...]:
-    """List the repositories, sorted."""
+def repositories(hub: DirectoryHub, owner: str | None = None) -> tuple[RepoId, ...]:
+    """List the repositories, of one owner or of all, sorted."""
     found = []
-    for owner in _folders(hub.root):
-        for name in _folders(hub.root / owner):
+    for each in _folders(hub.root) if owner is None else [owner]:
+        for name in _folders(hub.root / each):
             try:
-                repo = parse_repo_id(f"{owner}/{name}")
+                repo = parse_repo_id(f"{each}/{name}")
             except FormatError:
                 continue
             if has_repository(hub, repo):

@@ -5,15 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import islice
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.request import Hub, base_url, get_flag, get_parameter, get_repo
+from kernel_hub.api.request import Hub, base_url, get_flag, get_limit, get_parameter, get_repo
+from kernel_hub.errors import RequestError
+from kernel_hub.service.catalogue import Head
 from kernel_hub.service.history import Commit, describe
 from kernel_spec.wire import format_refs
 
 COMMITS_PER_PAGE = 50
+REPOSITORIES_PER_PAGE = 1000
+LIST_BY = {"author", "search", "limit", "cursor"}
+# They ask for more about each; what this hub knows is always there.
+LIST_DETAILS = {"full", "config", "cardData", "expand"}
 
 
 def get_info(hub: Hub, request: Request) -> Response:
@@ -23,21 +30,33 @@ def get_info(hub: Hub, request: Request) -> Response:
     """
     repo = get_repo(request)
     snapshot = hub.catalogue.get_snapshot(repo, get_parameter(request, "revision") or None)
-    return JSONResponse(
-        {
-            "_id": str(repo),
-            "id": str(repo),
-            "author": repo.owner,
-            "sha": snapshot.commit,
-            "lastModified": format_time(hub.catalogue.commit_time(snapshot)),
-            "private": False,
-            "gated": False,
-            "disabled": False,
-            "downloads": 0,
-            "likes": 0,
-            "tags": [],
-        }
+    head = Head(repo, snapshot.commit, hub.catalogue.commit_time(snapshot))
+    return JSONResponse(format_head(head))
+
+
+def list_repositories(hub: Hub, request: Request) -> Response:
+    """``GET /api/kernels?author&search&limit&cursor``: by id, up to a thousand to a page.
+
+    The next page begins after the last id of this one, so that one which is made or goes meanwhile
+    moves no other. A filter that this hub does not know is refused: its answer would be wrong.
+    """
+    asked = request.query_params
+    if unknown := sorted(asked.keys() - LIST_BY - LIST_DETAILS):
+        raise RequestError(
+            f"This hub lists kernels by {', '.join(sorted(LIST_BY))}, not by {', '.join(unknown)[:200]}."
+        )
+    limit = get_limit(request, most=REPOSITORIES_PER_PAGE)
+    query = {key: asked[key] for key in ("author", "search") if asked.get(key)}
+    heads = hub.catalogue.list_heads(
+        owner=query.get("author"), search=query.get("search", ""), after=asked.get("cursor", "")
     )
+    found = list(islice(heads, limit + 1))
+    response = JSONResponse([format_head(head) for head in found[:limit]])
+    if len(found) > limit:
+        query |= {"limit": str(limit), "cursor": str(found[limit - 1].repo)}
+        url = f"{base_url(hub, request)}/api/kernels?{urlencode(query)}"
+        response.headers["Link"] = f'<{url}>; rel="next"'
+    return response
 
 
 def get_refs(hub: Hub, request: Request) -> Response:
@@ -59,6 +78,23 @@ def get_commits(hub: Hub, request: Request) -> Response:
         url = f"{base_url(hub, request)}/api/kernels/{repo}/commits/{found[-1].commit}"
         response.headers["Link"] = f'<{url}>; rel="next"'
     return response
+
+
+def format_head(head: Head) -> dict[str, Any]:
+    """Write what a repository says of itself."""
+    return {
+        "_id": str(head.repo),
+        "id": str(head.repo),
+        "author": head.repo.owner,
+        "sha": head.commit,
+        "lastModified": None if head.time is None else format_time(head.time),
+        "private": False,
+        "gated": False,
+        "disabled": False,
+        "downloads": 0,
+        "likes": 0,
+        "tags": [],
+    }
 
 
 def format_commit(commit: Commit) -> dict[str, Any]:

@@ -185,6 +185,18 @@ def get_cursor(request: Request) -> int:
     return int(text)
 
 
+def get_limit(request: Request, *, most: int) -> int:
+    """Return how many entries a page shall hold: at most so many, also where more are asked for.
+
+    Raises:
+        RequestError: it is not a number from 1.
+    """
+    text = request.query_params.get("limit", str(most))
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
+        raise RequestError(f"limit is {text[:50]!r}, expected a number from 1.")
+    return min(int(text), most)
+
+
 async def read_form(request: Request) -> dict[str, list[str]]:
     """Read a URL-encoded form of at most 1 MiB.
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from kernel_hub.errors import EntryNotFoundError, RevisionNotFoundError
+from kernel_hub.errors import (
+    AmbiguousRevisionError,
+    EntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from kernel_hub.service.revision import (
     default_commit,
     find_ref,
@@ -16,11 +23,23 @@ from kernel_hub.service.revision import (
 )
 from kernel_hub.service.snapshot import Snapshot, make_snapshot
 from kernel_hub.service.store import Store
+from kernel_spec.errors import KernelError
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Refs, TreeFile
 
+log = logging.getLogger("kernel_hub.service")
+
 # A snapshot of a thousand files takes about 1 MB.
 SNAPSHOTS_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A repository, its default commit (None where it has no branch), and when that was made, in UTC."""
+
+    repo: RepoId
+    commit: str | None
+    time: datetime | None
 
 
 class Catalogue:
@@ -29,6 +48,29 @@ class Catalogue:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._snapshot = lru_cache(maxsize=SNAPSHOTS_KEPT)(self._read_snapshot)
+
+    def list_heads(
+        self, *, owner: str | None = None, search: str = "", after: str = ""
+    ) -> Iterator[Head]:
+        """Yield the repositories in the order of their ids; one that is damaged is logged and left out.
+
+        Args:
+            owner: whose; None for everybody's.
+            search: a part of the id, in letters of any case.
+            after: the id that the first one comes after.
+        """
+        for repo in self.store.list_repositories(owner):
+            if str(repo) <= after or search.lower() not in str(repo).lower():
+                continue
+            try:
+                commit = default_commit(self.store.read_refs(repo))
+                time = None if commit is None else self.store.commit_time(repo, commit)
+            except RepositoryNotFoundError:  # it has gone since it was listed
+                continue
+            except KernelError as err:
+                log.error("%s: %s", repo, err)  # noqa: TRY400 - the message says where it is
+                continue
+            yield Head(repo, commit, time)
 
     def read_refs(self, repo: RepoId) -> Refs:
         """Read the branches and tags of a repository.
@@ -44,6 +86,7 @@ class Catalogue:
         Raises:
             RepositoryNotFoundError: no such repository.
             RevisionNotFoundError: no such revision.
+            AmbiguousRevisionError: it is the beginning of several commits.
         """
         refs = self.store.read_refs(repo)
         return self._snapshot(repo, self._get_commit(repo, refs, revision))
@@ -91,7 +134,9 @@ class Catalogue:
 
     def _find_short(self, repo: RepoId, revision: str) -> str | None:
         found = self.store.find_commits(repo, revision) if is_short_commit(revision) else ()
-        return next(iter(found)) if len(found) == 1 else None
+        if len(found) > 1:
+            raise AmbiguousRevisionError(repo, revision, found)
+        return next(iter(found), None)
 
     def _read_snapshot(self, repo: RepoId, commit: str) -> Snapshot:
         return make_snapshot(repo, commit, self.store.read_listing(repo, commit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,10 @@ class Store(Protocol):
         """Say whether the owner has anything here."""
         ...
 
+    def list_repositories(self, owner: str | None) -> Sequence[RepoId]:
+        """List the repositories of one owner, or of all, sorted."""
+        ...
+
     def read_refs(self, repo: RepoId) -> Refs:
         """Read branches and tags, sorted by name.
 
@@ -28,7 +32,7 @@ class Store(Protocol):
         ...
 
     def find_commits(self, repo: RepoId, prefix: str) -> Collection[str]:
-        """Return the commits whose ids begin so; two are enough where there are more."""
+        """Return the commits whose ids begin so."""
         ...
 
     def read_listing(self, repo: RepoId, commit: str) -> Listing:

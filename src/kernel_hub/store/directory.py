@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 
+from kernel_hub.auth import is_owner
 from kernel_hub.errors import DamagedFileError, RepositoryNotFoundError, RevisionNotFoundError
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub, Listing
-from kernel_spec.errors import FormatError, IntegrityError
+from kernel_spec.errors import IntegrityError
 from kernel_spec.listing import hash_file
-from kernel_spec.names import COMMIT, RepoId, parse_repo_id
+from kernel_spec.names import COMMIT, RepoId
 from kernel_spec.wire import Refs, TreeFile
 
 log = logging.getLogger("kernel_hub.store")
@@ -45,11 +46,13 @@ class DirectoryStore:
 
     def has_owner(self, owner: str) -> bool:
         """Say whether the owner has a folder."""
-        try:
-            parse_repo_id(f"{owner}/x")
-        except FormatError:
-            return False
-        return (self._hub.root / owner).is_dir()
+        return is_owner(owner) and (self._hub.root / owner).is_dir()
+
+    def list_repositories(self, owner: str | None) -> tuple[RepoId, ...]:
+        """List the repositories that there are now."""
+        if owner is not None and not is_owner(owner):
+            return ()
+        return directory.repositories(self._hub, owner)
 
     def read_refs(self, repo: RepoId) -> Refs:
         """Read branches and tags, anew only if one was written since.

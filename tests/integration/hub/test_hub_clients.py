@@ -188,3 +188,46 @@ result = snapshot_download("acme/toy", repo_type="kernel", revision={toys.v1!r})
     total = sum(r.bytes for r in made if r.method == "GET" and "/resolve/" in r.path)
     folder = Path(tmp_path / "hf/hub/kernels--acme--toy/snapshots" / toys.v1)
     assert total == sum(len(data) for data in read_tree(folder).values())
+
+
+def test_kernels_are_listed_page_by_page(client, served, toys, tmp_path):
+    """No client lists kernels yet, so they are listed as models, which is what it knows."""
+    code = """
+from huggingface_hub import HfApi
+from huggingface_hub.utils import paginate
+api = HfApi()
+url = f"{api.endpoint}/api/kernels"
+result = {
+    "all": [info.id for info in api.list_models()],
+    "author": [[info.id, info.sha, info.author] for info in api.list_models(author="acme")],
+    "search": [info.id for info in api.list_models(search="STRANGER", limit=5)],
+    "pages": [entry["id"] for entry in paginate(url, params={"limit": 1}, headers={})],
+    "none": [info.id for info in api.list_models(author="nobody")],
+}
+"""
+    assert client.python(served, tmp_path, code) == {
+        "all": ["acme/toy", "stranger/toy"],
+        "author": [["acme/toy", toys.main, "acme"]],
+        "search": ["stranger/toy"],
+        "pages": ["acme/toy", "stranger/toy"],
+        "none": [],
+    }
+
+
+def test_an_ambiguous_short_hash_is_called_that(client, served, toys, tmp_path):
+    twin = toys.root / "acme/toy/trees" / f"{toys.v2[:7]}{'0' * 33}.json"
+    twin.write_text("{}")
+    code = f"""
+from huggingface_hub import HfApi
+from huggingface_hub.errors import RevisionNotFoundError
+try:
+    HfApi().repo_info("acme/toy", revision="{toys.v2[:7]}", repo_type="kernel")
+except RevisionNotFoundError as error:
+    result = str(error)
+"""
+    try:
+        said = client.python(served, tmp_path, code)
+    finally:
+        twin.unlink()
+    assert f"{toys.v2[:7]} is ambiguous: 2 commits of acme/toy begin so" in said
+    assert toys.v2 in said

@@ -59,6 +59,9 @@ class MemoryStore:
     def has_owner(self, owner):
         return any(repo.owner == owner for repo in self.branches)
 
+    def list_repositories(self, owner):
+        return sorted(repo for repo in self.branches if owner in (None, repo.owner))
+
     def read_refs(self, repo):
         if repo not in self.branches:
             raise RepositoryNotFoundError(f"no {repo}")

@@ -11,6 +11,7 @@ import pytest
 
 from kernel_hub.app import create_app
 from kernel_hub.settings import HubSettings
+from kernel_spec.errors import FormatError
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, parse_organization, parse_refs, parse_tree
 
@@ -107,8 +108,77 @@ def test_ambiguous_short_commit(toy):
     for number, end in enumerate("ab"):
         toy.store.commits[toy.repo, "1234567" + end * 33] = listing
         toy.store.branches[toy.repo][f"twin{number}"] = "1234567" + end * 33
-    assert toy.ask("GET", "/api/kernels/acme/toy/revision/1234567").status == 404
+    twins = ["1234567" + end * 33 for end in "ab"]
+    answer = toy.ask("GET", "/api/kernels/acme/toy/revision/1234567")
+    assert (answer.status, answer.headers["x-error-code"]) == (404, "RevisionNotFound")
+    said = answer.json()["error"]
+    assert said.startswith("1234567 is ambiguous: 2 commits of acme/toy begin so")
+    assert all(twin in said for twin in twins)
     assert toy.ask("GET", "/api/kernels/acme/toy/revision/1234567b").status == 200
+
+
+@pytest.fixture
+def many(toy):
+    for name in ("acme/norm", "acme/Toy-2", "bee/toy"):
+        toy.store.commit(RepoId(*name.split("/")), "v1", {"a": name.encode()})
+    toy.store.branches[RepoId("bee", "empty")] = {}
+    toy.store.tags[RepoId("bee", "empty")] = {}
+    return toy
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["acme/Toy-2", "acme/norm", "acme/toy", "bee/empty", "bee/toy"]),
+        ("?author=acme", ["acme/Toy-2", "acme/norm", "acme/toy"]),
+        ("?author=acme&search=TOY&full=true", ["acme/Toy-2", "acme/toy"]),
+        ("?search=bee%2f", ["bee/empty", "bee/toy"]),
+        ("?author=nobody", []),
+        ("?cursor=acme%2Ftoy", ["bee/empty", "bee/toy"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["kernels", "models"])
+def test_kernels_are_listed(many, kind, query, names):
+    answer = many.ask("GET", f"/api/{kind}{query}")
+    assert (answer.status, "link" in answer.headers) == (200, False)
+    assert [entry["id"] for entry in answer.json()] == names
+
+
+def test_what_a_listing_says_of_each(many):
+    listed = {entry["id"]: entry for entry in many.ask("GET", "/api/kernels").json()}
+    assert listed["acme/toy"] == many.ask("GET", "/api/kernels/acme/toy").json()
+    assert listed["bee/empty"]["sha"] is listed["bee/empty"]["lastModified"] is None
+
+
+def test_pages_of_a_listing(many):
+    path, names = "/api/kernels?limit=2&author=acme", []
+    while path:
+        answer = many.ask("GET", path)
+        names += [entry["id"] for entry in answer.json()]
+        link = answer.headers.get("link")
+        path = link and link.removeprefix("<http://hub.test:8600").partition(">")[0]
+    assert names == ["acme/Toy-2", "acme/norm", "acme/toy"]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=-1", "limit=x", "limit=9999999999", "sort=likes"]
+)
+def test_a_listing_that_cannot_be_made_is_refused(many, query):
+    answer = many.ask("GET", f"/api/kernels?{query}")
+    assert answer.status == 400
+    assert query.partition("=")[0] in answer.json()["error"]
+
+
+def test_a_damaged_repository_is_left_out_of_the_listing_and_logged(many, caplog):
+    def read_refs(repo, read=many.store.read_refs):
+        if repo.name == "norm":
+            raise FormatError("refs/heads/v1: expected a commit id")
+        return read(repo)
+
+    many.store.read_refs = read_refs
+    listed = [entry["id"] for entry in many.ask("GET", "/api/kernels?author=acme").json()]
+    assert listed == ["acme/Toy-2", "acme/toy"]
+    assert "acme/norm: refs/heads/v1" in caplog.text
 
 
 def test_tree_of_a_folder_has_directories(toy):
@@ -288,14 +358,13 @@ def test_writes_are_refused_with_a_reason(toy, method, target):
         ("/kernels/acme/toy/resolve/none/run.sh", 404, "RevisionNotFound"),
         ("/kernels/acme/toy/resolve/v1/none", 404, "EntryNotFound"),
         ("/api/models/acme/none", 404, "RepoNotFound"),
-        ("/api/models", 404, None),
         ("/api/datasets/acme/toy", 404, "RepoNotFound"),
         ("/acme/none/resolve/main/config.json", 404, "RepoNotFound"),
         ("/acme/toy/resolve/main/config.json", 404, "EntryNotFound"),
         ("/datasets/acme/toy/resolve/main/a", 404, "RepoNotFound"),
         ("/api/agent-harnesses", 404, None),
         ("/", 404, None),
-        ("/api/kernels", 404, None),
+        ("/api/kernels?sort=likes", 400, None),
         ("/api/kernels/", 404, None),
         ("/kernels/acme/toy", 404, None),
     ],

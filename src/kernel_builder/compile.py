@@ -20,7 +20,7 @@ from kernel_builder.errors import (
     ToolchainError,
     UndeclaredInputError,
 )
-from kernel_builder.flags import compile_flags
+from kernel_builder.flags import compile_flags, name_extension
 from kernel_builder.inputs import find_foreign, read_system_headers
 from kernel_builder.jobs import (
     PEAK_FULL,
@@ -43,7 +43,7 @@ from kernel_builder.process import Finished
 from kernel_builder.report import FileReport
 from kernel_builder.sandbox import OPEN, Sandbox, View, find_installation, run_confined
 from kernel_builder.settings import Settings
-from kernel_builder.toolchain.link import EXPORTS, link_command
+from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI, link_command
 from kernel_builder.toolchain.meter import read_figures
 from kernel_builder.units import CompileUnit, needs_device_compiler
 
@@ -118,12 +118,12 @@ def compile_variant(
     found = [find_object(cache, unit.key, stage=stage) for unit in units]
     objects = [str(kept or unit.built) for unit, kept in zip(units, found, strict=True)]
     missing = [unit for unit, kept in zip(units, found, strict=True) if kept is None]
-    library = work / "out" / f"{build.op_id}.abi3.so"
+    library = work / "out" / build.library
     link = link_command(
         environment.toolchain,
         environment.kit,
         objects=objects,
-        torch_libraries=environment.torch_libraries,
+        libraries=environment.libraries,
         version_script="../exports.map",
         output=str(library),
         cudart=None if environment.cuda is None else environment.cuda.cudart,
@@ -191,16 +191,18 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     Only what is listed is there to be read: a file that is used and not listed would change the
     library without changing the namespace of its ops.
     """
-    for name in ("src", "obj", "log", "out", "gen", "gen/torch"):
+    for name in ("src", "obj", "log", "out", "gen"):
         (work / name).mkdir()
     for path in dict.fromkeys([*(unit.source for unit in build.units), *build.headers]):
         target = work / "src" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(project / path, target)
-    templates = files("kernel_builder").joinpath("templates")
-    for name, place in (("registration.h", "."), ("extension.h", "torch")):
-        (work / "gen" / place / name).write_bytes(templates.joinpath(name).read_bytes())
-    (work / "exports.map").write_text(EXPORTS)
+    (work / "exports.map").write_text(EXPORTS if build.tvm_ffi is None else EXPORTS_TVM_FFI)
+    if build.tvm_ffi is None:
+        (work / "gen" / "torch").mkdir()
+        templates = files("kernel_builder").joinpath("templates")
+        for name, place in (("registration.h", "."), ("extension.h", "torch")):
+            (work / "gen" / place / name).write_bytes(templates.joinpath(name).read_bytes())
     return work / "src"
 
 
@@ -213,7 +215,7 @@ def _report(unit: _Unit, compiled: bool) -> FileReport:
 
 def _peak(build: VariantBuild, units: list[_Unit]) -> int:
     """Return the memory that one compiler of these files may need, in bytes."""
-    full = build.stable_abi is None
+    full = build.stable_abi is None and build.tvm_ffi is None
     if any(unit.rule == "nvcc" for unit in units):
         return PEAK_NVCC_FULL if full else PEAK_NVCC_STABLE
     return PEAK_FULL if full else PEAK_STABLE
@@ -239,7 +241,7 @@ def _describe(
         source=unit.source,
         rule=rule,
         compiler=compiler,
-        flags=(*flags, f"-DTORCH_EXTENSION_NAME={build.op_id}"),
+        flags=(*flags, name_extension(build)),
         key=key,
         built=stage.parent / "obj" / f"{stem}.o",
         log=stage.parent / "log" / f"{stem}.log",
@@ -322,7 +324,7 @@ def _view(
     """Return what compilers and the linker see besides the system."""
     toolchain, cuda = environment.toolchain, environment.cuda
     kit = environment.kit
-    readable = [ninja, cache.root, *_input_roots(environment), kit.system, kit.torch, kit.compat]
+    readable = [ninja, cache.root, *_input_roots(environment), kit.system, kit.framework, kit.compat]
     programs = [word for word in toolchain.command if word.startswith("/")]
     # The compiler takes these from where PATH finds them first.
     found = [shutil.which(name, path=settings.search_path) for name in ("as", "ld")]
@@ -336,7 +338,7 @@ def _view(
 
 def _input_roots(environment: Environment) -> list[Path]:
     """Return the directories whose every header is an input."""
-    roots = [environment.torch.root / "include", environment.python_include]
+    roots = list(environment.includes)
     roots += [path for each in environment.depends for path in each.include_dirs]
     roots += [] if environment.cuda is None else [environment.cuda.root]
     return roots if environment.cuda_headers is None else [*roots, environment.cuda_headers]

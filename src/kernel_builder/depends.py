@@ -23,6 +23,7 @@ from kernel_builder.errors import ArchiveError, CommandError, ToolchainError
 from kernel_builder.known import read_known
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
+from kernel_builder.toolchain.tvm_ffi import describe_pinned
 
 # What every build has anyway.
 _BUILT_IN = frozenset({"torch"})
@@ -238,7 +239,15 @@ def read_local_sources(texts: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-def describe_depends(dependencies: Iterable[Dependency]) -> dict[str, Any]:
-    """Return what ``metadata.json`` says of the headers in a variant, under our own key."""
+def describe_depends(
+    dependencies: Iterable[Dependency], *, tvm_ffi: bool = False
+) -> dict[str, Any]:
+    """Return what ``metadata.json`` says of the headers in a variant, under our own key.
+
+    Args:
+        dependencies: the dependencies of its components.
+        tvm_ffi: whether it was built with the pinned TVM FFI.
+    """
     found = {each.origin.name: each.origin.record for each in dependencies}
+    found |= {"tvm-ffi": describe_pinned()} if tvm_ffi else {}
     return {"depends": found} if found else {}

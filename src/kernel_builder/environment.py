@@ -29,6 +29,7 @@ from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.meter import make_meter
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
+from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.version import MajorMinor
 
@@ -41,25 +42,36 @@ class Environment:
 
     Attributes:
         toolchain: the C++ compiler.
-        torch: the torch whose headers are used.
-        torch_libraries: torch's libraries that the kernel asks for.
-        python_include: the directory of ``Python.h``.
+        torch: the torch whose headers are used; None for a kernel of TVM FFI.
+        libraries: the framework's libraries that the kernel asks for, such as ``torch_cpu``.
+        python_include: the directory of ``Python.h``; None for a kernel of TVM FFI, which calls
+            nothing of Python.
         kit: what the link needs.
         cuda: the CUDA toolkit of a variant for CUDA.
         cuda_headers: for torch's full interface for CUDA, the headers that are lacking.
         meter: the program that tells what each compiler takes.
         depends: native dependencies besides torch, sorted by name.
+        tvm_ffi: the TVM FFI whose headers are used; None for a kernel of torch.
     """
 
     toolchain: CpuToolchain
-    torch: TorchInstall
-    torch_libraries: tuple[str, ...]
-    python_include: Path
+    torch: TorchInstall | None
+    libraries: tuple[str, ...]
+    python_include: Path | None
     kit: LinkKit
     cuda: CudaToolchain | None = None
     cuda_headers: Path | None = None
     meter: Path | None = None
     depends: tuple[Dependency, ...] = ()
+    tvm_ffi: TvmFfiInstall | None = None
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """The directories of the framework's headers, and of Python's."""
+        torch = () if self.torch is None else self.torch.include_dirs
+        tvm_ffi = () if self.tvm_ffi is None else (self.tvm_ffi.include,)
+        python = () if self.python_include is None else (self.python_include,)
+        return (*torch, *tvm_ffi, *python)
 
 
 def detect_host(settings: Settings) -> Host:
@@ -100,9 +112,36 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
         CommandError: the compiler cannot be used.
     """
     compiler = get_compiler(settings)
-    torch = get_torch()
-    _require_torch(build, torch)
+    torch = None
+    if build.tvm_ffi is None:
+        torch = get_torch()
+        _require_torch(build, torch)
     origins = find_origins(build.depends, build.sources, settings)
+    include = None if torch is None else _find_python_headers()
+    toolchain = read_toolchain(compiler, settings)
+    libraries = framework_libraries(build)
+    cuda = get_cuda(settings, toolkit_of(build)) if build.backend is BackendKind.CUDA else None
+    store = settings.cache / "stubs"
+    full = build.stable_abi is None
+    return Environment(
+        toolchain=toolchain,
+        torch=torch,
+        libraries=libraries,
+        python_include=include,
+        cuda=cuda,
+        meter=None
+        if toolchain.cpu != platform.machine()
+        else make_meter(toolchain, variables=settings.variables, store=store),
+        cuda_headers=make_cuda_headers(torch, cuda, store=store)
+        if torch and cuda and full
+        else None,
+        kit=make_link_kit(toolchain, libraries, variables=settings.variables, store=store),
+        depends=tuple(fetch_dependency(origin, settings) for origin in origins),
+        tvm_ffi=None if torch is not None else get_tvm_ffi(settings),
+    )
+
+
+def _find_python_headers() -> Path:
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").is_file():
         raise ToolchainError(
@@ -110,28 +149,13 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
             "headers; install them (Debian: apt-get install python3-dev; Fedora: dnf install "
             "python3-devel)"
         )
-    toolchain = read_toolchain(compiler, settings)
-    libraries = torch_libraries(build)
-    cuda = get_cuda(settings, toolkit_of(build)) if build.backend is BackendKind.CUDA else None
-    store = settings.cache / "stubs"
-    full = cuda is not None and build.stable_abi is None
-    return Environment(
-        toolchain=toolchain,
-        torch=torch,
-        torch_libraries=libraries,
-        python_include=include,
-        cuda=cuda,
-        meter=None
-        if toolchain.cpu != platform.machine()
-        else make_meter(toolchain, variables=settings.variables, store=store),
-        cuda_headers=make_cuda_headers(torch, cuda, store=store) if cuda and full else None,
-        kit=make_link_kit(toolchain, libraries, variables=settings.variables, store=store),
-        depends=tuple(fetch_dependency(origin, settings) for origin in origins),
-    )
+    return include
 
 
-def torch_libraries(build: VariantBuild) -> tuple[str, ...]:
-    """Return the libraries of torch that a variant asks for."""
+def framework_libraries(build: VariantBuild) -> tuple[str, ...]:
+    """Return the libraries of torch, or of TVM FFI, that a variant asks for."""
+    if build.tvm_ffi is not None:
+        return ("tvm_ffi",)
     if build.stable_abi is not None:
         return ("torch",)
     cuda = ("torch_cuda", "c10_cuda") if build.backend is BackendKind.CUDA else ()
@@ -152,7 +176,8 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
     """
     facts = [str(stubs.GENERATOR), read_version_caps().name, sys.version]
     if build.units:
-        facts += [get_compiler(settings).identity, get_torch().identity]
+        framework = get_torch().identity if build.tvm_ffi is None else identify_tvm_ffi()
+        facts += [get_compiler(settings).identity, framework]
     if build.units and build.backend is BackendKind.CUDA:
         facts.append(identify_cuda(settings, toolkit_of(build)))
     if build.units:

@@ -59,7 +59,7 @@ def preprocessor_flags(
         "-DNDEBUG",
         "-fPIC",
         *_definitions(build),
-        f"-DTORCH_EXTENSION_NAME={build.op_id}",
+        name_extension(build),
         *_search_path(unit, environment, stage),
         *unit.cxx_flags,
         *(flag for flag in unit.backend_flags if flag.startswith(("-D", "-U")) and len(flag) > 2),
@@ -90,9 +90,7 @@ def _device_flags(
         *_own_includes(unit, stage),
         "-I../gen",
         *_depend_includes(unit, environment),
-        *(word for path in environment.torch.include_dirs for word in ("-isystem", str(path))),
-        "-isystem",
-        str(environment.python_include),
+        *(word for path in environment.includes for word in ("-isystem", str(path))),
         *([] if environment.cuda_headers is None else ["-isystem", str(environment.cuda_headers)]),
         *_for_host(unit.cxx_flags),
         *_known_flags(unit.backend_flags, environment),
@@ -122,7 +120,8 @@ def _for_host(flags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _standard(environment: Environment) -> str:
-    return "c++20" if environment.torch.build.release >= CXX20_SINCE else "c++17"
+    torch = environment.torch
+    return "c++20" if torch is not None and torch.build.release >= CXX20_SINCE else "c++17"
 
 
 def _search_path(unit: CompileUnit, environment: Environment, stage: Path) -> tuple[str, ...]:
@@ -132,14 +131,13 @@ def _search_path(unit: CompileUnit, environment: Environment, stage: Path) -> tu
         *_own_includes(unit, stage),
         "-I../gen",
         *_depend_includes(unit, environment),
-        *(f"-isystem{path}" for path in environment.torch.include_dirs),
-        f"-isystem{environment.python_include}",
+        *(f"-isystem{path}" for path in environment.includes),
         *(f"-isystem{path}" for path in _cuda_includes(environment)),
     )
 
 
 def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:
-    own = [*unit.include, "csrc", "torch-ext"]
+    own = [*unit.include, "csrc", "torch-ext", "tvm-ffi-ext"]
     return tuple(f"-I{path}" for path in dict.fromkeys(own) if (stage / path).is_dir())
 
 
@@ -159,11 +157,14 @@ def _depend_includes(unit: CompileUnit, environment: Environment) -> tuple[str, 
 
 def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
     """Keep this machine's paths out of the objects."""
-    maps = [
-        f"-ffile-prefix-map={environment.torch.root}=torch",
-        f"-ffile-prefix-map={environment.python_include}=python",
-        f"-ffile-prefix-map={stage.parent}=.",
-    ]
+    maps = []
+    if environment.torch is not None:
+        maps.append(f"-ffile-prefix-map={environment.torch.root}=torch")
+    if environment.tvm_ffi is not None:
+        maps.append(f"-ffile-prefix-map={environment.tvm_ffi.root}=tvm-ffi")
+    if environment.python_include is not None:
+        maps.append(f"-ffile-prefix-map={environment.python_include}=python")
+    maps.append(f"-ffile-prefix-map={stage.parent}=.")
     if environment.cuda is not None:
         maps.append(f"-ffile-prefix-map={environment.cuda.root}=cuda")
     if environment.cuda_headers is not None:
@@ -173,12 +174,20 @@ def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
 
 
 def _definitions(build: VariantBuild) -> tuple[str, ...]:
-    names = [f"-D{build.backend.value.upper()}_KERNEL", f"-DPy_LIMITED_API={_LIMITED_API}"]
+    names = [f"-D{build.backend.value.upper()}_KERNEL"]
+    if build.tvm_ffi is None:
+        names.append(f"-DPy_LIMITED_API={_LIMITED_API}")
     if build.backend is BackendKind.CUDA:
         names.append("-DUSE_CUDA=1")
     if build.stable_abi is not None:
         names.append(f"-DTORCH_TARGET_VERSION={format_target(build.stable_abi)}")
     return tuple(names)
+
+
+def name_extension(build: VariantBuild) -> str:
+    """Tell the sources the id of the variant, under the name that their framework gives it."""
+    framework = "TORCH" if build.tvm_ffi is None else "TVM_FFI"
+    return f"-D{framework}_EXTENSION_NAME={build.op_id}"
 
 
 def format_target(version: MajorMinor) -> str:

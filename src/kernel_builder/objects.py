@@ -25,7 +25,7 @@ GENERATOR = 2
 # The size of all objects in bytes, beyond which the oldest go.
 LIMIT = 4_000_000_000
 
-_NAMESPACE = b"TORCH_EXTENSION_NAME"
+_NAMESPACES = (b"TORCH_EXTENSION_NAME", b"TVM_FFI_EXTENSION_NAME")
 _KEPT_RECORDS = 8
 
 
@@ -101,7 +101,9 @@ def store_object(
         if identity is None:
             return
         files[path] = identity
-        mentioned = mentioned or _NAMESPACE in (stage / path).read_bytes()
+        if not mentioned:
+            content = (stage / path).read_bytes()
+            mentioned = any(name in content for name in _NAMESPACES)
     data = built.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     record = {

@@ -116,9 +116,10 @@ def _make_stand_ins(
     Returns:
         The libraries to load first, and what stays unproved with them.
     """
-    if library is None or environment is None or environment.cuda_headers is None:
+    if library is None or environment is None or environment.torch is None:
         return (), ()
-    if (environment.torch.root / "lib" / "libc10_cuda.so").is_file():
+    present = (environment.torch.root / "lib" / "libc10_cuda.so").is_file()
+    if environment.cuda_headers is None or present:
         return (), ()
     subject = SharedLibrary(file=library.name, facts=read_elf(library))
     exports = read_exports(environment.torch, settings.cache / "exports")

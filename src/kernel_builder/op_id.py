@@ -8,7 +8,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from kernel_builder.config.model import Build, Component, TorchFramework, TorchNoarch
+from kernel_builder.config.model import (
+    Build,
+    Component,
+    TorchFramework,
+    TorchNoarch,
+    TvmFfiFramework,
+)
 from kernel_builder.sources import SourceSet
 from kernel_spec.backend import BackendKind
 
@@ -19,7 +25,7 @@ def make_op_id(
     """Return ``_<module>_<backend>_<12 hex>``.
 
     The hex digits are the head of a sha256 over what makes the ops of this backend: its part of
-    ``build.toml``, the listed files that it uses, and the files under ``torch-ext``. Where the
+    ``build.toml``, the listed files that it uses, and the files of the Python module. Where the
     project lies, what commit it is at, where it is published, which compiler is used and how files
     are dated or permitted play no part.
 
@@ -31,7 +37,8 @@ def make_op_id(
     """
     chosen = tuple(components)
     used = {path for component in chosen for path in component.src}
-    if chosen and not isinstance(build.framework, TorchNoarch):
+    compiled = chosen or isinstance(build.framework, TvmFfiFramework)
+    if compiled and not isinstance(build.framework, TorchNoarch):
         used.update(build.framework.src)
     content = {
         "backend": backend.value,

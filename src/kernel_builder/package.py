@@ -51,13 +51,31 @@ def add_op_namespace_prefix(op_name: str) -> str:
 '''
 
 
-def format_ops(op_id: str, *, compiled: bool) -> str:
+_OPS_TVM_FFI = '''"""The functions of this kernel, as TVM FFI exports them."""
+
+from pathlib import Path
+
+import tvm_ffi
+
+ops = tvm_ffi.load_module(Path(__file__).with_name("{id}.so"))
+
+
+def add_op_namespace_prefix(op_name: str) -> str:
+    """Return a name for torch.library or jax.ffi that no other kernel has: ``{id}::relu``."""
+    return f"{id}::{{op_name}}"
+'''
+
+
+def format_ops(op_id: str, *, compiled: bool, tvm_ffi: bool = False) -> str:
     """Write the Python file through which a kernel reaches its ops.
 
     Args:
         op_id: the namespace of the ops.
         compiled: whether a library registers them, which is imported then.
+        tvm_ffi: whether a library exports them through TVM FFI, which loads it then.
     """
+    if tvm_ffi:
+        return _OPS_TVM_FFI.format(id=op_id)
     return (_OPS_COMPILED if compiled else _OPS_NOARCH).format(id=op_id)
 
 
@@ -81,12 +99,13 @@ def write_variant(
         extension: what ``metadata.json`` says besides, under our own key.
     """
     target.mkdir(parents=True)
-    package = project / "torch-ext" / build.module
+    package = project / build.extension / build.module
     for path in build.package:
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(package / path, place)
-    ops = format_ops(build.op_id, compiled=library is not None)
+    tvm_ffi = build.tvm_ffi is not None
+    ops = format_ops(build.op_id, compiled=library is not None, tvm_ffi=tvm_ffi)
     (target / OPS_FILE).write_bytes(ops.encode())
     if library is not None:
         shutil.copyfile(library, target / library.name)

@@ -44,6 +44,7 @@ from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import SourceSet, read_sources
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
+from kernel_builder.tvm_ffi_check import check_functions
 from kernel_spec.binary import read_device_code
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import Provenance
@@ -221,7 +222,10 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         provenance=job.provenance,
         target=made,
         extension={
-            **describe_depends(environment.depends if environment else ()),
+            **describe_depends(
+                environment.depends if environment else (),
+                tvm_ffi=job.build.tvm_ffi is not None,
+            ),
             **describe_testing(job.build),
         },
     )
@@ -229,14 +233,19 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
-    unproved = check_ops(
-        made,
-        job.build,
-        environment,
-        stage=scratch / "src",
-        settings=job.settings,
-        sandbox=sandbox,
-    )
+    if environment is not None and job.build.tvm_ffi is not None:
+        unproved = check_functions(
+            made, job.build, environment, settings=job.settings, sandbox=sandbox
+        )
+    else:
+        unproved = check_ops(
+            made,
+            job.build,
+            environment,
+            stage=scratch / "src",
+            settings=job.settings,
+            sandbox=sandbox,
+        )
     digest, size = digest_directory(made)
     remove_leftovers(job.target)
     install_variant(made, job.target)
@@ -264,7 +273,7 @@ def _refuse_mixture(job: _Job, stage: Path, made: Path) -> None:
     """
     build = job.build
     planned = {file.path: file.sha256 for file in (*job.sources.listed, *job.sources.extension)}
-    module = f"torch-ext/{build.module}"
+    module = f"{build.extension}/{build.module}"
     copies = {
         path: stage / path for path in (*(unit.source for unit in build.units), *build.headers)
     }

@@ -21,6 +21,7 @@ from kernel_builder.op_id import make_op_id
 from kernel_builder.planned import Host, Plan, Selection, SkippedBackend, VariantBuild
 from kernel_builder.sources import SourceFile, SourceSet
 from kernel_builder.targets import choose_cuda
+from kernel_builder.toolchain.tvm_ffi import pinned_interface
 from kernel_builder.units import (
     is_compiled,
     packaged_files,
@@ -28,7 +29,7 @@ from kernel_builder.units import (
     unpackaged_notes,
 )
 from kernel_spec.backend import Backend, BackendKind
-from kernel_spec.framework import Torch, TorchStableAbi
+from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_spec.system import TorchBuild
 from kernel_spec.variant import ArchVariant, NoarchVariant, Variant
 from kernel_spec.version import MajorMinor, parse_major_minor
@@ -102,9 +103,13 @@ def _plan_backend(
     """Plan the variants of a backend, each with notes, or say why there is none here."""
     components = components_of(build, backend)
     match build.framework:
-        case TvmFfiFramework():
-            yield "needs TVM FFI, which this version cannot build for yet", ()
-        case TorchFramework() as framework if components:
+        case TvmFfiFramework() if not components and backend is not BackendKind.CPU:
+            yield f"no [kernel] table and no file of [tvm-ffi] is for {backend.value}", ()
+        case TorchNoarch():
+            yield _noarch(build, sources, backend), ()
+        case TorchFramework() if not components:
+            yield _noarch(build, sources, backend), ()
+        case TorchFramework() | TvmFfiFramework() as framework:
             refusal = _refuse_host(framework, sources, backend, components, host)
             if refusal is not None:
                 yield refusal, ()
@@ -113,20 +118,28 @@ def _plan_backend(
                 yield _plan_compiled(
                     build, framework, sources, target, components, host=host, asked=asked
                 )
-        case TorchFramework() | TorchNoarch():
-            yield _noarch(build, sources, backend), ()
 
 
 def components_of(build: Build, backend: BackendKind) -> tuple[Component, ...]:
     """Return the components that go into the variant of a backend; none: it has no machine code.
 
     Those of the CPU come along with every other backend's: torch's dispatcher picks by the device
-    of the tensors.
+    of the tensors. TVM FFI has no dispatcher: there each backend has its own functions of a name.
     """
     own = tuple(each for each in build.components if each.backend is backend)
+    if isinstance(build.framework, TvmFfiFramework):
+        return own + _device_sources(build.framework, backend)
     if not own or backend is BackendKind.CPU or isinstance(build.framework, TorchNoarch):
         return own
     return own + tuple(each for each in build.components if each.backend is BackendKind.CPU)
+
+
+def _device_sources(framework: TvmFfiFramework, backend: BackendKind) -> tuple[Component, ...]:
+    """Return what of a TVM FFI binding is device code, which is compiled as any component is."""
+    if backend is not BackendKind.CUDA:
+        return ()
+    src = tuple(path for path in framework.src if path.lower().endswith(".cu"))
+    return (Component(name="tvm-ffi", backend=backend, depends=(), src=src),) if src else ()
 
 
 def current_op_id(build: Build, sources: SourceSet, backend: BackendKind) -> str:
@@ -135,7 +148,7 @@ def current_op_id(build: Build, sources: SourceSet, backend: BackendKind) -> str
 
 
 def _refuse_host(
-    framework: TorchFramework,
+    framework: TorchFramework | TvmFfiFramework,
     sources: SourceSet,
     backend: BackendKind,
     components: tuple[Component, ...],
@@ -144,17 +157,19 @@ def _refuse_host(
     """Say why a backend cannot be compiled here, or None."""
     if backend in host.missing:
         return host.missing[backend]
-    if host.torch is None:
+    if host.torch is None and isinstance(framework, TorchFramework):
         return "needs torch (pip install torch)"
     if not host.targets(backend):
         return f"needs a toolkit for {backend.value}, and none was found"
+    if host.torch is None or isinstance(framework, TvmFfiFramework):
+        return None
     abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
     return _refuse_torch(framework, host.torch, abi)
 
 
 def _plan_compiled(
     build: Build,
-    framework: TorchFramework,
+    framework: TorchFramework | TvmFfiFramework,
     sources: SourceSet,
     target: Backend,
     components: tuple[Component, ...],
@@ -167,14 +182,32 @@ def _plan_compiled(
     Raises:
         ArchError: a component has no architecture that can be compiled.
     """
-    abi = _stable_abi(framework, target.kind, _files_of(sources, framework, components))
+    interface = _choose_interface(framework, sources, target.kind, components, host)
     notes: tuple[str, ...] = ()
     if target.kind is BackendKind.CUDA and target.version is not None:
         choice = choose_cuda(build, components, target.version, asked=asked)
         if isinstance(choice, str):
             return choice, ()
         components, notes = choice.components, choice.notes
-    return _arch(build, framework, sources, target, components, abi=abi, host=host), notes
+    made = _arch(build, framework, sources, target, components, interface=interface, host=host)
+    return made, notes
+
+
+def _choose_interface(
+    framework: TorchFramework | TvmFfiFramework,
+    sources: SourceSet,
+    backend: BackendKind,
+    components: tuple[Component, ...],
+    host: Host,
+) -> Torch | TorchStableAbi | TvmFfi:
+    """Return the interface that a variant is built for; for torch's full one, torch is there."""
+    if isinstance(framework, TvmFfiFramework):
+        return TvmFfi(pinned_interface())
+    abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
+    if abi is not None:
+        return TorchStableAbi(abi)
+    assert host.torch is not None
+    return Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
 
 
 def _files_of(
@@ -230,27 +263,22 @@ def _noarch(build: Build, sources: SourceSet, backend: BackendKind) -> VariantBu
 
 def _arch(
     build: Build,
-    framework: TorchFramework,
+    framework: TorchFramework | TvmFfiFramework,
     sources: SourceSet,
     target: Backend,
     components: tuple[Component, ...],
     *,
-    abi: MajorMinor | None,
+    interface: Torch | TorchStableAbi | TvmFfi,
     host: Host,
 ) -> VariantBuild:
-    """Write a planned variant out; ``host.torch`` is there."""
-    assert host.torch is not None
-    if abi is not None:
-        name: Torch | TorchStableAbi = TorchStableAbi(abi)
-    else:
-        name = Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
+    """Write a planned variant with machine code out."""
     units, headers = plan_units(framework, components)
     own = [each for each in components if each.backend is target.kind]
     depends = {name for each in components for name in each.depends}
     variant = _variant(
         build,
         sources,
-        ArchVariant(name, target, host.cpu, host.os),
+        ArchVariant(interface, target, host.cpu, host.os),
         target.kind,
         archs=tuple(arch for component in own for arch in component.archs),
     )
@@ -258,8 +286,9 @@ def _arch(
         variant,
         units=units,
         headers=headers,
-        stable_abi=abi,
-        torch=host.torch,
+        stable_abi=interface.version if isinstance(interface, TorchStableAbi) else None,
+        torch=None if isinstance(interface, TvmFfi) else host.torch,
+        tvm_ffi=interface.version if isinstance(interface, TvmFfi) else None,
         depends=tuple(sorted(depends)),
         sources=tuple(source for source in build.sources if source.name in depends),
     )
@@ -308,6 +337,7 @@ def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
         return []
     used = {unit.source for unit in variant.units} | set(variant.headers)
     full = [file for file in sources.listed if file.path in used and file.full_abi_header]
+    full = [] if variant.tvm_ffi is not None else full
     notes = []
     if full and variant.stable_abi is None:
         notes.append(

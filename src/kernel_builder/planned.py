@@ -71,16 +71,18 @@ class VariantBuild:
         module: the name of the Python module.
         units: the files to compile, in a fixed order; empty for a variant without machine code.
         headers: listed files that are included, not compiled.
-        package: the files of ``torch-ext/<module>`` that are packaged, as POSIX paths in it.
+        package: the files of the Python module that are packaged, as POSIX paths in it.
         stable_abi: the version of torch's stable ABI that it is built for, or None for torch's
             full interface.
-        torch: the torch that it is built against, or None for a variant without machine code.
+        torch: the torch that it is built against, or None for a variant without torch or without
+            machine code.
         archs: the device architectures for ``metadata.json``, sorted.
         depends: native dependencies of all its units, sorted.
         sources: the ``[sources]`` tables that these name.
         python_depends: Python packages that it imports, by the names that hubs know.
         python_requires: those that hubs have no name for, with their versions.
         skip_import_check: why it is not imported after the build, or None: it is.
+        tvm_ffi: the version of TVM FFI's interface that it is built for, or None: it is torch's.
         name: the kernel's name for ``metadata.json``, and so are the rest.
     """
 
@@ -105,6 +107,17 @@ class VariantBuild:
     sources: tuple[HeaderSource, ...] = ()
     python_requires: tuple[str, ...] = ()
     skip_import_check: str | None = None
+    tvm_ffi: MajorMinor | None = None
+
+    @property
+    def library(self) -> str:
+        """The name of its library; that of TVM FFI is for no Python in particular."""
+        return f"{self.op_id}.so" if self.tvm_ffi is not None else f"{self.op_id}.abi3.so"
+
+    @property
+    def extension(self) -> str:
+        """The directory of the project that its Python module lies in."""
+        return "tvm-ffi-ext" if self.tvm_ffi is not None else "torch-ext"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -52,7 +52,7 @@ def read_registrations(
         str(GENERATOR),
         repr(build),
         environment.toolchain.identity,
-        environment.torch.identity,
+        "" if environment.torch is None else environment.torch.identity,
     ]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     kept = settings.cache / "registrations" / f"{key}.json"

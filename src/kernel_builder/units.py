@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from kernel_builder.config.model import Build, Component, Framework, TorchFramework
+from kernel_builder.config.model import (
+    Build,
+    Component,
+    Framework,
+    TorchFramework,
+    TvmFfiFramework,
+)
 from kernel_builder.sources import SourceSet, extension_directory
 from kernel_spec.backend import BackendKind
 
@@ -55,7 +61,7 @@ def needs_device_compiler(unit: CompileUnit) -> bool:
 
 
 def plan_units(
-    framework: TorchFramework, components: tuple[Component, ...]
+    framework: TorchFramework | TvmFfiFramework, components: tuple[Component, ...]
 ) -> tuple[tuple[CompileUnit, ...], tuple[str, ...]]:
     """Return the files to compile, the binding first, and the files that these include.
 
@@ -73,7 +79,7 @@ def plan_units(
             backend=BackendKind.CPU,
             include=_join(framework.include),
             cxx_flags=framework.cxx_flags,
-            depends=("torch",),
+            depends=("torch",) if isinstance(framework, TorchFramework) else (),
         )
     for component in components:
         for path in component.src:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.check.subject import SharedLibrary, Subject
+from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import compare, digest_tree
 from kernel_spec.errors import IntegrityError
-from kernel_spec.framework import TvmFfi
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.variant import ArchVariant, NoarchVariant
 
@@ -32,7 +31,7 @@ def check_layout(subject: Subject) -> Iterator[Finding]:
                 message="the file is missing, and a variant is a Python package that has it",
                 fix="build the variant with kernel-builder"
                 if name == "_ops.py"
-                else "add it under torch-ext/<module>",
+                else f"add it under {_extension(subject)}/<module>",
             )
     yield from _check_files(subject)
     yield from _check_modes(subject)
@@ -44,8 +43,11 @@ def library_name(subject: Subject) -> str | None:
     """Return the name that the library of a variant must have; None where it has none."""
     if not isinstance(subject.variant, ArchVariant):
         return None
-    stable = not isinstance(subject.variant.framework, TvmFfi)
-    return f"{subject.metadata.id}{'.abi3' if stable else ''}.so"
+    return f"{subject.metadata.id}{'' if is_of_tvm_ffi(subject) else '.abi3'}.so"
+
+
+def _extension(subject: Subject) -> str:
+    return "tvm-ffi-ext" if is_of_tvm_ffi(subject) else "torch-ext"
 
 
 def check_entry(library: SharedLibrary, subject: Subject) -> Iterator[Finding]:
@@ -84,7 +86,7 @@ def _check_files(subject: Subject) -> Iterator[Finding]:
             yield _stray(
                 name,
                 f"a variant has one library, {expected}" if expected else "the variant is noarch",
-                "remove it from torch-ext, or link its code into the kernel",
+                f"remove it from {_extension(subject)}, or link its code into the kernel",
             )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.check.subject import SharedLibrary, Subject
+from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
 from kernel_builder.check.symbols import demangle
 from kernel_builder.policy import (
     read_system_libraries,
     read_toolkit_libraries,
     read_torch_libraries,
+    read_tvm_ffi_libraries,
 )
 from kernel_spec.variant import ArchVariant
 
@@ -34,7 +35,7 @@ def check_linkage(library: SharedLibrary, subject: Subject) -> Iterator[Finding]
     backend = subject.metadata.backend
     allowed = (
         read_system_libraries(facts.machine)
-        | read_torch_libraries(backend)
+        | (read_tvm_ffi_libraries() if is_of_tvm_ffi(subject) else read_torch_libraries(backend))
         | read_toolkit_libraries(backend)
     )
     for needed in facts.needed:

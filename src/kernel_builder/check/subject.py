@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_spec.binary import ElfFacts, Symbol
+from kernel_spec.framework import TvmFfi
 from kernel_spec.metadata import Metadata
-from kernel_spec.variant import Variant
+from kernel_spec.variant import ArchVariant, Variant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,3 +42,10 @@ class SharedLibrary:
     def undefined(self) -> tuple[Symbol, ...]:
         """The symbols that others must define."""
         return tuple(symbol for symbol in self.facts.symbols if not symbol.defined)
+
+
+def is_of_tvm_ffi(subject: Subject) -> bool:
+    """Say whether a variant reaches Python through TVM FFI, and not through torch."""
+    return isinstance(subject.variant, ArchVariant) and isinstance(
+        subject.variant.framework, TvmFfi
+    )

@@ -15,7 +15,7 @@ from kernel_spec.binary import Symbol
 from kernel_spec.version import MajorMinor
 
 # The compiler's start files mention these, and the loader does without them.
-_OPTIONAL = frozenset(
+OPTIONAL = frozenset(
     {"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
 )
 # Functions and objects of the namespaces c10::cuda and at::cuda.
@@ -96,7 +96,7 @@ def check_full_abi(
 def _unversioned(library: SharedLibrary) -> Iterator[Symbol]:
     """Yield what no versioned library provides: for torch, or for nobody."""
     for symbol in library.undefined:
-        if symbol.version is None and symbol.name not in _OPTIONAL:
+        if symbol.version is None and symbol.name not in OPTIONAL:
             if symbol.name.startswith(PREFIXES):
                 continue
             yield symbol

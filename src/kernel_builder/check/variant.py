@@ -13,8 +13,9 @@ from kernel_builder.check.layout import check_entry, check_layout, library_name
 from kernel_builder.check.linkage import check_linkage, check_segments
 from kernel_builder.check.ops import check_op_registration
 from kernel_builder.check.python_abi import check_python_abi
-from kernel_builder.check.subject import SharedLibrary, Subject
+from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
 from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi
+from kernel_builder.check.tvm_ffi import check_tvm_ffi
 from kernel_builder.errors import ProjectError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.exports import read_exports
@@ -121,7 +122,8 @@ def _check_library(
     yield from check_linkage(library, subject)
     yield from check_segments(library, subject.directory / library.file)
     yield from check_symbol_versions(library)
-    yield from check_python_abi(library)
+    if not is_of_tvm_ffi(subject):
+        yield from check_python_abi(library)
     if not isinstance(subject.variant, ArchVariant):
         return
     match subject.variant.framework:
@@ -133,7 +135,7 @@ def _check_library(
             exports = _find_exports(framework, settings)
             yield from check_full_abi(library, exports, subject.metadata.backend)
         case TvmFfi():
-            pass
+            yield from check_tvm_ffi(library)
         case other:
             assert_never(other)
 

@@ -44,16 +44,26 @@ def plan(
     elif rows:
         click.echo(format_columns((_HEAD, *rows)))
     for variant in made.variants:
-        abi = f"torch stable ABI {variant.stable_abi}" if variant.stable_abi else "torch's full ABI"
+        abi = _name_interface(variant)
         what = f"{len(variant.units)} to compile, {abi}" if variant.units else "nothing to compile"
         files = (
             f"{len(variant.package)} Python files" if len(variant.package) != 1 else "1 Python file"
         )
-        click.echo(f"{variant.variant}: {what}; {files}; torch.ops.{variant.op_id}")
+        click.echo(f"{variant.variant}: {what}; {files}; {_name_ops(variant)}")
     for skipped in made.skipped:
         click.echo(str(skipped))
     for note in made.notes:
         click.echo(f"note: {note}")
+
+
+def _name_interface(variant: VariantBuild) -> str:
+    if variant.tvm_ffi is not None:
+        return f"TVM FFI {variant.tvm_ffi}"
+    return f"torch stable ABI {variant.stable_abi}" if variant.stable_abi else "torch's full ABI"
+
+
+def _name_ops(variant: VariantBuild) -> str:
+    return variant.library if variant.tvm_ffi is not None else f"torch.ops.{variant.op_id}"
 
 
 def _rows(variant: VariantBuild) -> list[tuple[str, ...]]:
@@ -109,6 +119,7 @@ def _plain(made: Plan) -> dict[str, object]:
         content["variant"] = str(each.variant)
         content["stable_abi"] = None if each.stable_abi is None else str(each.stable_abi)
         content["torch"] = None if each.torch is None else each.torch.version
+        content["tvm_ffi"] = None if each.tvm_ffi is None else str(each.tvm_ffi)
         variants.append(content)
     return {
         "variants": variants,

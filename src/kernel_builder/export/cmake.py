@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernel_builder.archs import gencode_flags
 from kernel_builder.config.model import Build, TorchFramework
-from kernel_builder.environment import torch_libraries
+from kernel_builder.environment import framework_libraries
 from kernel_builder.export.backends import BackendExport, Toolkit
 from kernel_builder.export.quote import quote_cmake, quote_option, quote_path
 from kernel_builder.export.units import UnitFlags, shared_options, sort_flags
@@ -74,7 +74,7 @@ def _backend(build: Build, export: BackendExport, project: Path) -> Iterator[str
         words = [f"MINVER {cuda.minver}"] if cuda.minver is not None else []
         words += [f"MAXVER {cuda.maxver}"] if cuda.maxver is not None else []
         yield from [f"kernel_require_cuda({' '.join(words)})"] if words else []
-    words = [made.op_id, "TORCH", *torch_libraries(made)]
+    words = [made.op_id, "TORCH", *framework_libraries(made)]
     depends = [name for name in made.depends if name != "torch"]
     words += ["DEPENDS", *map(quote_cmake, depends)] if depends else []
     yield f"kernel_library({' '.join(words)})"

@@ -163,8 +163,8 @@ def _environment(
             shared=(),
         ),
         torch=TorchInstall(root=_ELSEWHERE / "torch", build=build.torch),
-        torch_libraries=(),
+        libraries=(),
         python_include=_ELSEWHERE / "python",
-        kit=LinkKit(system=_ELSEWHERE, torch=_ELSEWHERE, compat=_ELSEWHERE),
+        kit=LinkKit(system=_ELSEWHERE, framework=_ELSEWHERE, compat=_ELSEWHERE),
         cuda=cuda if build.backend is BackendKind.CUDA else None,
     )

@@ -1,4 +1,4 @@
-"""The rules' data: symbol versions, permitted libraries, torch's stable functions and what they replace."""
+"""The rules' data: symbol versions, permitted libraries, the frameworks' functions and what replaces what."""
 
 from __future__ import annotations
 
@@ -100,6 +100,19 @@ def read_torch_libraries(backend: BackendKind) -> frozenset[str]:
     """Read the names of torch's libraries that a variant of a backend may ask for."""
     libraries = _read("torch_libraries.json")["torch"]
     return frozenset([*libraries["all"], *libraries.get(backend.value, ())])
+
+
+@cache
+def read_tvm_ffi_libraries() -> frozenset[str]:
+    """Read the names of TVM FFI's libraries that a variant may ask for."""
+    return frozenset(_read("torch_libraries.json")["tvm-ffi"])
+
+
+@cache
+def read_tvm_ffi_symbols() -> Mapping[str, str]:
+    """Read which release of TVM FFI first has each name that its library defines."""
+    since = _read("tvm_ffi_symbols.json")["since"]
+    return {name: release for release, names in since.items() for name in names}
 
 
 @cache

@@ -17,6 +17,9 @@ from kernel_builder.toolchain.cpu import CpuToolchain
 from kernel_builder.toolchain.stubs import make_system_stubs, make_torch_stubs
 
 EXPORTS = "{ global: PyInit_*; local: *; };\n"
+# TVM FFI finds functions by these names, the context and the metadata of a library among them.
+# Source: tvm/ffi/extra/module.h of apache-tvm-ffi 0.1.15, namespace symbol.
+EXPORTS_TVM_FFI = "{ global: __tvm_ffi_*; local: *; };\n"
 
 # nvcc names temporary files by its process id, and local symbols by these files: without local
 # symbols the bytes do not depend on it. Lazy binding lets the library load where torch has no GPU
@@ -29,13 +32,13 @@ class LinkKit:
     """What a link needs besides objects: the directories of the stubs, and the filler object."""
 
     system: Path
-    torch: Path
+    framework: Path
     compat: Path
 
 
 def make_link_kit(
     toolchain: CpuToolchain,
-    torch_libraries: Iterable[str],
+    libraries: Iterable[str],
     *,
     variables: Mapping[str, str],
     store: Path,
@@ -44,7 +47,7 @@ def make_link_kit(
 
     Args:
         toolchain: the compiler and the libraries that the stubs stand for.
-        torch_libraries: torch's libraries by name, such as ``torch_cpu``.
+        libraries: the framework's libraries by name, such as ``torch_cpu``.
         variables: the environment of the compiler.
         store: the directory of all stored stubs.
 
@@ -58,15 +61,15 @@ def make_link_kit(
         variables=variables,
         store=store,
     )
-    torch = make_torch_stubs(
-        torch_libraries,
+    framework = make_torch_stubs(
+        libraries,
         cpu=toolchain.cpu,
         compiler=toolchain.command,
         variables=variables,
         store=store,
     )
     compat = make_compat(toolchain, variables=variables, store=store)
-    return LinkKit(system=system, torch=torch, compat=compat)
+    return LinkKit(system=system, framework=framework, compat=compat)
 
 
 def link_command(
@@ -74,7 +77,7 @@ def link_command(
     kit: LinkKit,
     *,
     objects: Sequence[str],
-    torch_libraries: Sequence[str],
+    libraries: Sequence[str],
     version_script: str,
     output: str,
     cudart: Path | None = None,
@@ -85,7 +88,7 @@ def link_command(
         toolchain: the compiler.
         kit: the stubs.
         objects: the objects, in the order in which they are linked.
-        torch_libraries: torch's libraries that the kernel asks for by name.
+        libraries: the framework's libraries that the kernel asks for, by name.
         version_script: a file that holds :data:`EXPORTS`.
         output: the library.
         cudart: the CUDA runtime that a CUDA library asks for.
@@ -108,7 +111,7 @@ def link_command(
         *objects,
         str(kit.compat),
         "-Wl,--no-as-needed",
-        *(str(kit.torch / f"lib{name}.so") for name in torch_libraries),
+        *(str(kit.framework / f"lib{name}.so") for name in libraries),
         *([] if cudart is None else ["-Wl,--as-needed", str(cudart), "-Wl,--no-as-needed"]),
         "-Wl,--gc-sections",
         "-Wl,--exclude-libs,ALL",

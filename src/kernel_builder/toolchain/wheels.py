@@ -41,12 +41,14 @@ class WheelSet:
         version: the version of the toolchain.
         machine: the processor that its programs run on.
         wheels: what it is made of.
+        otherwise: what to do where they cannot be fetched, beside letting pip reach them.
     """
 
     name: str
     version: MajorMinor
     machine: str
     wheels: tuple[Wheel, ...]
+    otherwise: str = "build once where it can"
 
     @property
     def requirements(self) -> str:
@@ -69,6 +71,7 @@ def read_cuda_wheels() -> tuple[WheelSet, ...]:
             version=parse_major_minor(each["version"]),
             machine=each["machine"],
             wheels=tuple(Wheel(**wheel) for wheel in each["wheels"]),
+            otherwise="name an installed toolkit: --cuda-home PATH",
         )
         for each in tomllib.loads(place.read_text("utf-8"))["toolkit"]
     )
@@ -118,5 +121,5 @@ def _install(wheels: WheelSet, scratch: Path, variables: Mapping[str, str]) -> N
         why = said[-1].strip() if said else str(err).splitlines()[-1]
         raise ToolchainUnavailableError(
             f"{wheels.name} cannot be fetched with pip ({why}); let pip reach a package index "
-            "(PIP_INDEX_URL, PIP_FIND_LINKS), or name an installed toolkit: --cuda-home PATH"
+            f"(PIP_INDEX_URL, PIP_FIND_LINKS), or {wheels.otherwise}"
         ) from err

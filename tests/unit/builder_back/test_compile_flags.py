@@ -51,9 +51,9 @@ TOOLCHAIN = CpuToolchain(
 ENVIRONMENT = Environment(
     toolchain=TOOLCHAIN,
     torch=TorchInstall(root=Path("/site/torch"), build=TORCH),
-    torch_libraries=("torch",),
+    libraries=("torch",),
     python_include=Path("/usr/include/python3.11"),
-    kit=LinkKit(system=Path("/stubs"), torch=Path("/torch-stubs"), compat=Path("/compat.o")),
+    kit=LinkKit(system=Path("/stubs"), framework=Path("/torch-stubs"), compat=Path("/compat.o")),
 )
 
 
@@ -163,7 +163,7 @@ def test_a_cuda_library_asks_for_the_shared_runtime_and_keeps_no_local_names() -
         TOOLCHAIN,
         ENVIRONMENT.kit,
         objects=["a.o"],
-        torch_libraries=["torch"],
+        libraries=["torch"],
         version_script="exports.map",
         output="k.so",
         cudart=CUDA.cudart,
@@ -178,7 +178,7 @@ def test_the_link_exports_the_entry_alone_and_has_no_search_path() -> None:
         TOOLCHAIN,
         ENVIRONMENT.kit,
         objects=["a.o", "b.o"],
-        torch_libraries=["torch"],
+        libraries=["torch"],
         version_script="exports.map",
         output="k.so",
     )

@@ -57,11 +57,13 @@ class Artifact:
     Attributes:
         library: where it lies.
         files: what became of each file.
+        twin: the same library with the names of its functions, where it is linked without them.
         warnings: what the compiler said of files that it compiled.
     """
 
     library: Path
     files: tuple[FileReport, ...]
+    twin: Path | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -119,16 +121,22 @@ def compile_variant(
     objects = [str(kept or unit.built) for unit, kept in zip(units, found, strict=True)]
     missing = [unit for unit, kept in zip(units, found, strict=True) if kept is None]
     library = work / "out" / build.library
-    link = link_command(
-        environment.toolchain,
-        environment.kit,
-        objects=objects,
-        libraries=environment.libraries,
-        version_script="../exports.map",
-        output=str(library),
-        cudart=None if environment.cuda is None else environment.cuda.cudart,
-    )
-    text = _write_ninja(missing, objects, link, library, environment.meter)
+    twin = None if environment.cuda is None else library.with_suffix(".twin")
+    links = {
+        path: link_command(
+            environment.toolchain,
+            environment.kit,
+            objects=objects,
+            libraries=environment.libraries,
+            version_script="../exports.map",
+            output=str(path),
+            cudart=None if environment.cuda is None else environment.cuda.cudart,
+            named=path == twin,
+        )
+        for path in (library, twin)
+        if path is not None
+    }
+    text = _write_ninja(missing, objects, links, environment.meter)
     (work / "build.ninja").write_text(text, encoding="utf-8")
     ninja = find_ninja(settings)
     finished = run_confined(
@@ -151,13 +159,14 @@ def compile_variant(
     foreign = _find_undeclared(missing, environment, stage, settings)
     _store(cache, missing, foreign, stage)
     if finished.code != 0:
-        raise _explain(project, work, link, missing, finished)
+        raise _explain(project, work, links[library], missing, finished)
     if foreign:
         raise UndeclaredInputError(build.op_id, foreign)
     logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
     return Artifact(
         library=library,
         files=tuple(_report(unit, unit in missing) for unit in units),
+        twin=twin,
         warnings=tuple(f"{source}:\n{said}" for source, said in logs.items() if said),
     )
 
@@ -264,8 +273,7 @@ def _choose_compiler(
 def _write_ninja(
     units: list[_Unit],
     objects: list[str],
-    link: tuple[str, ...],
-    library: Path,
+    links: Mapping[Path, tuple[str, ...]],
     meter: Path | None,
 ) -> str:
     commands = {unit.rule: unit.compiler for unit in units}
@@ -280,7 +288,10 @@ def _write_ninja(
         )
         for name, compiler in commands.items()
     ]
-    rules.append(Rule(name="link", command="$linker > $log 2>&1", description="link"))
+    rules += [
+        Rule(name="link", command="$linker > $log 2>&1", description="link"),
+        Rule(name="names", command="$linker > $log 2>&1", description="link with names, to check"),
+    ]
     edges = [
         Edge(
             outputs=(str(unit.built),),
@@ -295,15 +306,16 @@ def _write_ninja(
         )
         for unit in units
     ]
-    log = library.parent.parent / "log" / "link.log"
-    edges.append(
-        Edge(
-            outputs=(str(library),),
-            rule="link",
-            inputs=tuple(objects),
-            variables={"linker": quote_flags(link), "log": quote_flags([str(log)])},
+    for rule, (library, link) in zip(("link", "names"), links.items(), strict=False):
+        log = library.parent.parent / "log" / f"{rule}.log"
+        edges.append(
+            Edge(
+                outputs=(str(library),),
+                rule=rule,
+                inputs=tuple(objects),
+                variables={"linker": quote_flags(link), "log": quote_flags([str(log)])},
+            )
         )
-    )
     return format_ninja(rules, edges, builddir="../obj")
 
 
@@ -324,7 +336,14 @@ def _view(
     """Return what compilers and the linker see besides the system."""
     toolchain, cuda = environment.toolchain, environment.cuda
     kit = environment.kit
-    readable = [ninja, cache.root, *_input_roots(environment), kit.system, kit.framework, kit.compat]
+    readable = [
+        ninja,
+        cache.root,
+        *_input_roots(environment),
+        kit.system,
+        kit.framework,
+        kit.compat,
+    ]
     programs = [word for word in toolchain.command if word.startswith("/")]
     # The compiler takes these from where PATH finds them first.
     found = [shutil.which(name, path=settings.search_path) for name in ("as", "ld")]

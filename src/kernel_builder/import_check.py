@@ -7,8 +7,8 @@ import json
 import site
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 from kernel_builder import import_probe
 from kernel_builder.check.registered import Registered, RegisteredOp
+from kernel_builder.check.signatures import Schema
 from kernel_builder.errors import CommandError, ImportCheckError
 from kernel_builder.sandbox import OPEN, Sandbox, View, run_confined
 from kernel_builder.settings import Settings
@@ -34,11 +35,16 @@ class ImportAnswer:
         library: what torch has after the library alone was loaded; None where there is no library.
         imported: what torch has after the import; None where nothing is known of that.
         lacking: what is not installed here, so that the import proves nothing; else None.
+        boxed: for each function that the library gave an op through torch's stable interface, the
+            dispatch key, the op and where in the library it begins.
+        kinds: for each op of the library, what it takes and returns.
     """
 
     library: Registered | None
     imported: Registered | None
     lacking: str | None
+    boxed: tuple[tuple[str, str, int], ...] = ()
+    kinds: Mapping[str, Schema] = field(default_factory=dict)
 
 
 def check_import(
@@ -51,6 +57,7 @@ def check_import(
     skip_import: bool = False,
     schemas: Iterable[str] = (),
     preload: Iterable[Path] = (),
+    recorder: Path | None = None,
     settings: Settings,
     sandbox: Sandbox = OPEN,
 ) -> ImportAnswer:
@@ -65,6 +72,7 @@ def check_import(
         skip_import: load the library alone.
         schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
+        recorder: the library that writes down which functions ops are given, or None.
         settings: the environment of programs.
         sandbox: what keeps the kernel's code from the network and the user's files.
 
@@ -83,6 +91,7 @@ def check_import(
             "skip_import": skip_import,
             "schemas": list(schemas),
             "preload": [str(path) for path in preload],
+            "recorder": None if recorder is None else str(recorder),
             "loader": find_loader(),
             "answer": str(answer),
         }
@@ -90,6 +99,7 @@ def check_import(
         asked.write_text(json.dumps(request))
         probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
         seen = [directory, *preload, Path(import_probe.__file__), *python_places()]
+        seen += [] if recorder is None else [recorder]
         try:
             run_confined(
                 probe,
@@ -107,6 +117,11 @@ def check_import(
         library=_read_registered(document["library"]),
         imported=_read_registered(document["imported"]),
         lacking=document["lacking"],
+        boxed=tuple((each["key"], each["name"], each["offset"]) for each in document["boxed"]),
+        kinds={
+            name: Schema(arguments=tuple(each["arguments"]), returns=tuple(each["returns"]))
+            for name, each in (document["library"] or {"kinds": {}})["kinds"].items()
+        },
     )
 
 

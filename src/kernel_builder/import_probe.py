@@ -69,7 +69,19 @@ def read_registered(op_id: str, schemas: list[str]) -> dict[str, Any]:
         else:
             ops[bare] = {"schema": schema[1], "keys": keys}
     parsed = {text: _parse_schema(prefix, text) for text in schemas}
-    return {"ops": ops, "dangling": dangling, "parsed": parsed}
+    kinds = {bare: _read_kinds(prefix + bare) for bare in ops}
+    return {"ops": ops, "dangling": dangling, "parsed": parsed, "kinds": kinds}
+
+
+def _read_kinds(name: str) -> dict[str, list[str]]:
+    """Return what an op takes and returns; ``real_type`` tells a dtype from a number."""
+    import torch
+
+    schema = torch._C._get_schema(*name.partition(".")[::2])
+    return {
+        "arguments": [str(each.real_type) for each in schema.arguments],
+        "returns": [str(each.real_type) for each in schema.returns],
+    }
 
 
 def _parse_schema(prefix: str, text: str) -> str | None:
@@ -122,12 +134,14 @@ def main(request: dict[str, Any]) -> int:
     directory, op_id = Path(request["directory"]), request["op_id"]
     compiled = request["library"] is not None
     place = Path(request["answer"])
-    answer: dict[str, Any] = {"library": None, "imported": None, "lacking": None}
+    answer: dict[str, Any] = {"library": None, "imported": None, "lacking": None, "boxed": []}
     _preload(request["preload"])
 
     def load_alone() -> dict[str, Any]:
+        record = None if request["recorder"] is None else _open_recorder(request["recorder"])
         ctypes.CDLL(request["library"], mode=sys.getdlopenflags())
-        return {"library": read_registered(op_id, request["schemas"])}
+        boxed = [] if record is None else _read_boxed(record, op_id)
+        return {"library": read_registered(op_id, request["schemas"]), "boxed": boxed}
 
     def import_with(load: Callable[[], ModuleType]) -> Callable[[], dict[str, Any]]:
         def look() -> dict[str, Any]:
@@ -163,6 +177,40 @@ def main(request: dict[str, Any]) -> int:
             break
     place.write_text(json.dumps(answer))
     return LACKING if code == 0 and answer["lacking"] is not None else code
+
+
+# The recorder's pointers, and the functions of torch's that they are for.
+_RECORDED = {
+    "recorder_real_init": "aoti_torch_library_init_impl",
+    "recorder_real_impl": "aoti_torch_library_impl",
+    "recorder_real_versioned_impl": "torch_library_impl",
+}
+
+
+def _open_recorder(place: str) -> ctypes.CDLL:
+    """Put the recorder before torch's functions, for what is loaded from here on."""
+    import torch
+
+    recorder = ctypes.CDLL(place, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    own = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    for pointer, name in _RECORDED.items():
+        function = getattr(own, name, None)
+        if function is not None:
+            address = ctypes.cast(function, ctypes.c_void_p)
+            ctypes.c_void_p.in_dll(recorder, pointer).value = address.value
+    recorder.recorder_text.restype = ctypes.c_char_p
+    return recorder
+
+
+def _read_boxed(recorder: ctypes.CDLL, op_id: str) -> list[dict[str, Any]]:
+    """Return where in the library the function of each op begins, for each dispatch key."""
+    lines = recorder.recorder_text().decode(errors="replace").splitlines()
+    found = [line.split("\t") for line in lines]
+    return [
+        {"key": key, "name": name.removeprefix(f"{op_id}::"), "offset": int(offset, 16)}
+        for space, key, name, offset in found
+        if space == op_id
+    ]
 
 
 def _say_missing(error: BaseException, directory: Path) -> BaseException:

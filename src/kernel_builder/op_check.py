@@ -6,19 +6,22 @@ import platform
 import tempfile
 from pathlib import Path
 
+from kernel_builder.check.local_symbols import read_local_symbols
 from kernel_builder.check.registered import check_calls, check_complete, check_sources
+from kernel_builder.check.signatures import BOXED, Boxed, check_signatures, list_unread
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.symbols import demangle
 from kernel_builder.check.torch_abi import list_unproved
 from kernel_builder.environment import Environment
 from kernel_builder.errors import CheckError
-from kernel_builder.import_check import check_import
+from kernel_builder.import_check import ImportAnswer, check_import
 from kernel_builder.planned import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
 from kernel_builder.sandbox import OPEN, Sandbox
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.exports import read_exports
+from kernel_builder.toolchain.recorder import make_recorder
 from kernel_builder.toolchain.torch_cuda import make_stand_ins
 from kernel_spec.binary import read_elf
 
@@ -29,6 +32,7 @@ def check_ops(
     environment: Environment | None,
     *,
     stage: Path,
+    twin: Path | None = None,
     settings: Settings,
     sandbox: Sandbox = OPEN,
 ) -> tuple[str, ...]:
@@ -39,6 +43,7 @@ def check_ops(
         build: the variant.
         environment: what it was built with; None where it has no machine code.
         stage: the staged sources.
+        twin: the library with the names of its functions, where the variant's is without them.
         settings: where results are kept, and the environment of programs.
         sandbox: what keeps the kernel's code from the network and the user's files.
 
@@ -66,6 +71,7 @@ def check_ops(
             library=library,
             schemas=[call.schema for call in sources.calls if call.schema is not None],
             preload=[*cudart, *stand_ins],
+            recorder=_find_recorder(environment, settings),
             depends=build.python_depends,
             requires=build.python_requires,
             skip_import=build.skip_import_check is not None,
@@ -73,9 +79,12 @@ def check_ops(
             sandbox=sandbox,
         )
     if library is not None and answer.library is not None:
+        boxed = _read_boxed(library, twin, answer)
+        unproved += _describe_unread(list_unread(boxed, answer.kinds))
         kinds = {unit.backend for unit in build.units if unit.component is not None}
         findings = [
             *check_sources(library.name, build.op_id, sources, answer.library),
+            *check_signatures(library.name, boxed, answer.library.ops, answer.kinds, sources),
             *check_complete(
                 library.name,
                 answer.imported or answer.library,
@@ -91,6 +100,39 @@ def check_ops(
     if answer.lacking is None:
         return unproved
     return (*unproved, f"not imported, since {answer.lacking} is not installed here")
+
+
+def _find_recorder(environment: Environment | None, settings: Settings) -> Path | None:
+    """Return what writes registrations down; none where there is no library.
+
+    It sees those through torch's stable interface; torch itself compares the others.
+    """
+    if environment is None:
+        return None
+    return make_recorder(
+        environment.toolchain, variables=settings.variables, store=settings.cache / "stubs"
+    )
+
+
+def _read_boxed(
+    library: Path, twin: Path | None, answer: ImportAnswer
+) -> tuple[tuple[Boxed, str], ...]:
+    """Return the functions that ops were given, each with its readable name."""
+    names = read_local_symbols(library, twin, (offset for _, _, offset in answer.boxed))
+    found = []
+    for key, name, offset in answer.boxed:
+        symbol = next((text for text in names.get(offset, ()) if BOXED.fullmatch(text)), None)
+        found.append((Boxed(key=key, name=name, symbol=symbol), demangle(symbol or "")))
+    return tuple(found)
+
+
+def _describe_unread(names: list[str]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    return (
+        f"{', '.join(names)}: the C++ function could not be compared with the schema (no TORCH_BOX, "
+        "or types that torch's stable interface does not convert); kernel-builder check --gate calls it",
+    )
 
 
 def _check_unloaded(

@@ -243,6 +243,7 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
             job.build,
             environment,
             stage=scratch / "src",
+            twin=artifact.twin if artifact else None,
             settings=job.settings,
             sandbox=sandbox,
         )

@@ -22,9 +22,11 @@ EXPORTS = "{ global: PyInit_*; local: *; };\n"
 EXPORTS_TVM_FFI = "{ global: __tvm_ffi_*; local: *; };\n"
 
 # nvcc names temporary files by its process id, and local symbols by these files: without local
-# symbols the bytes do not depend on it. Lazy binding lets the library load where torch has no GPU
-# code, so that its ops can be looked at there.
-_CUDA_OPTIONS = ("-Wl,--strip-all", "-Wl,-z,lazy")
+# symbols the bytes do not depend on it.
+_WITHOUT_NAMES = "-Wl,--strip-all"
+_WITH_NAMES = "-Wl,--strip-debug"
+# Lazy binding lets the library load where torch has no GPU code, so that its ops can be looked at there.
+_LAZY = "-Wl,-z,lazy"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +83,7 @@ def link_command(
     version_script: str,
     output: str,
     cudart: Path | None = None,
+    named: bool = False,
 ) -> tuple[str, ...]:
     """Compose the command that links a library.
 
@@ -92,6 +95,7 @@ def link_command(
         version_script: a file that holds :data:`EXPORTS`.
         output: the library.
         cudart: the CUDA runtime that a CUDA library asks for.
+        named: whether a CUDA library keeps the names of its own functions, for checks alone.
     """
     files = {name: str(path) for name, path in toolchain.files.items()}
 
@@ -115,7 +119,7 @@ def link_command(
         *([] if cudart is None else ["-Wl,--as-needed", str(cudart), "-Wl,--no-as-needed"]),
         "-Wl,--gc-sections",
         "-Wl,--exclude-libs,ALL",
-        *(("-Wl,--strip-debug",) if cudart is None else _CUDA_OPTIONS),
+        *([_WITH_NAMES] if cudart is None else [_WITH_NAMES if named else _WITHOUT_NAMES, _LAZY]),
         "-Wl,--hash-style=gnu",
         "-Wl,-z,noexecstack",
         "-Wl,-z,relro",

@@ -31,6 +31,10 @@ def find(project: Path, settings: Settings) -> set[tuple[str, str | None]]:
         ("op_without_schema", {("op-without-schema", "add_two")}),
         ("other_device", {("op-without-code", "add_one"), ("op-without-code", "CPU")}),
         ("no_device", {("op-without-code", "size_limit")}),
+        (
+            "wrong_signature",
+            {("op-signature", "add_one"), ("op-signature", "scale"), ("op-signature", "split")},
+        ),
         ("foreign_namespace", {("op-namespace", "shared_ops::add_one")}),
         (
             "computed_name",
@@ -111,3 +115,33 @@ def test_a_schema_that_differs_is_named(kit: Kit, settings: Settings) -> None:
         sources = Registrations(calls=(call,))
         found = check_sources(library.name, op_id, sources, answer.library)
         assert [each.rule for each in found] == rules
+
+
+def test_a_function_that_is_boxed_by_hand_is_told_of(kit: Kit, settings: Settings) -> None:
+    project = kit("add_stable")
+    text = (BROKEN / "wrong_signature.cpp").read_text()
+    for wrong, right in (
+        ('"add_one(Tensor! out)', '"add_one(Tensor! out, Tensor input)'),
+        ("float factor) {}", "double factor) {}"),
+        ("str mode) -> Tensor", "str mode) -> (Tensor, int)"),
+    ):
+        assert wrong in text
+        text = text.replace(wrong, right)
+    (project / "torch-ext" / "torch_binding.cpp").write_text(text)
+    (report,) = build_project(project, settings=settings).variants
+    assert report.error is None
+    (told,) = [text for text in report.warnings if "could not be compared" in text]
+    assert told.startswith("clamp: ")
+
+
+def test_torch_itself_compares_what_its_full_interface_registers(
+    kit: Kit, settings: Settings
+) -> None:
+    project = kit("throw_full")
+    binding = project / "torch-ext" / "torch_binding.cpp"
+    text = binding.read_text()
+    binding.write_text(text.replace("(Tensor", "(int more, Tensor", 1))
+    assert binding.read_text() != text
+    (report,) = build_project(project, settings=settings).variants
+    assert isinstance(report.error, ImportCheckError)
+    assert "number of arguments is different" in str(report.error)

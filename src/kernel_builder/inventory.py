@@ -21,6 +21,7 @@ from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain, target_cpu
 from kernel_builder.toolchain.cuda import identify_cuda, list_pinned
 from kernel_builder.toolchain.torch import get_torch
+from kernel_builder.toolchain.tvm_ffi import describe_pinned
 from kernel_builder.toolchain.wheels import read_cuda_wheels
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
@@ -54,14 +55,10 @@ def collect_inputs(
     name = "compiler" if cpu == platform.machine() else f"compiler-{cpu}"
     found[name] = _describe_compiler(get_compiler(settings), settings)
     found["python"] = {"kind": Kind.SYSTEM.value, "version": platform.python_version()}
-    torch = get_torch()
-    found["torch"] = {
-        "kind": Kind.HEADERS.value,
-        "version": torch.build.version,
-        "sha256": _remember(
-            settings, f"torch {torch.identity}", lambda: hash_tree(torch.root, ["include"])
-        ),
-    }
+    if any(variant.tvm_ffi is None for variant in compiled):
+        found["torch"] = _describe_torch(settings)
+    if any(variant.tvm_ffi is not None for variant in compiled):
+        found["tvm-ffi"] = {"kind": Kind.HEADERS.value, **describe_pinned()}
     for variant in compiled:
         if variant.backend is BackendKind.CUDA:
             versions = {
@@ -76,6 +73,17 @@ def collect_inputs(
         for origin in find_origins(variant.depends, variant.sources, settings):
             found[origin.name] = {"kind": Kind.HEADERS.value, **origin.record}
     return found
+
+
+def _describe_torch(settings: Settings) -> dict[str, Any]:
+    torch = get_torch()
+    return {
+        "kind": Kind.HEADERS.value,
+        "version": torch.build.version,
+        "sha256": _remember(
+            settings, f"torch {torch.identity}", lambda: hash_tree(torch.root, ["include"])
+        ),
+    }
 
 
 def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, Any]:

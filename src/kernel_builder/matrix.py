@@ -109,8 +109,10 @@ def _versions(
 
 
 def _is_official(variant: VariantBuild, release: TorchRelease, version: MajorMinor | None) -> bool:
-    """Say whether a torch exists that the variant is for; the stable ABI binds it to none."""
+    """Say whether a torch exists that the variant is for; the stable ABI and TVM FFI bind it to none."""
     if version is None or variant.stable_abi is not None or not variant.units:
+        return True
+    if variant.tvm_ffi is not None:
         return True
     return version in release.backends.get(variant.backend, ())
 
@@ -123,7 +125,9 @@ def _list_needs(variant: VariantBuild, host: Host, pinned: tuple[MajorMinor, ...
     if cpu != host.cpu:
         cross = f", or a cross compiler: --cpu {cpu}" if target.kind is BackendKind.CPU else ""
         yield f"a machine with {cpu}{cross}"
-    if host.torch is None:
+    if variant.tvm_ffi is not None:
+        pass
+    elif host.torch is None:
         yield "torch"
     elif variant.stable_abi is None and variant.torch is not None:
         wanted = variant.torch.release

@@ -57,7 +57,8 @@ from pathlib import Path
 
 import tvm_ffi
 
-ops = tvm_ffi.load_module(Path(__file__).with_name("{id}.so"))
+# A text: the first releases of TVM FFI 0.1 take no path.
+ops = tvm_ffi.load_module(str(Path(__file__).with_name("{id}.so")))
 
 
 def add_op_namespace_prefix(op_name: str) -> str:

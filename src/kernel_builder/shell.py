@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from kernel_builder.config.model import Build
+from kernel_builder.config.model import Build, TvmFfiFramework
 from kernel_builder.config.read import read_build
 from kernel_builder.depends import fetch_dependency, find_origins
 from kernel_builder.environment import detect_host
@@ -23,10 +23,11 @@ from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import get_cuda
 from kernel_builder.toolchain.torch import find_torch
+from kernel_builder.toolchain.tvm_ffi import pinned_interface
 from kernel_builder.venvs import Venv, make_overlay, make_venv
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
-from kernel_spec.framework import Torch, TorchStableAbi
+from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi, format_requirement
 from kernel_spec.system import TorchBuild
 from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
@@ -211,7 +212,10 @@ def _distributions(build: Build) -> tuple[str, ...]:
     """Return the Python packages that the project needs, as pip calls them."""
     known = read_known().python_depends
     names = {name: meant for section in known.values() for name, meant in section.items()}
-    return tuple(names.get(name, name) for name in build.general.depends.python)
+    found = [names.get(name, name) for name in build.general.depends.python]
+    if isinstance(build.framework, TvmFfiFramework):
+        found.append(format_requirement(TvmFfi(pinned_interface())))
+    return tuple(found)
 
 
 def _for_tests(request: ShellRequest, build: Build) -> tuple[str, ...]:
@@ -241,7 +245,8 @@ def _find_cuda(
     build: Build, backend: BackendKind, target: Backend | None, settings: Settings
 ) -> Path | None:
     """Return the CUDA toolkit of a shell for CUDA; it is fetched where it is not there."""
-    compiled = any(each.backend is BackendKind.CUDA for each in build.components)
+    own = components_of(build, BackendKind.CUDA)
+    compiled = any(each.backend is BackendKind.CUDA for each in own)
     if backend is not BackendKind.CUDA or not compiled:
         return None
     return get_cuda(settings, None if target is None else target.version).root

@@ -25,6 +25,8 @@ _BACKEND_PACKAGES = ("torch_npu", "torch_neuronx", "torch_tpu")
 _ASSIGNMENT = re.compile(
     r"^(__version__|cuda|hip|xpu)\s*(?::[^=\n]+)?=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", re.MULTILINE
 )
+# The runtimes that CUDA variants are built for, newest first.
+_CUDARTS = ("libcudart.so.13", "libcudart.so.12")
 # Earlier ones were built with either C++ string layout; only torch itself can say which.
 _ALWAYS_CXX11 = MajorMinor(2, 7)
 
@@ -32,13 +34,16 @@ _ALWAYS_CXX11 = MajorMinor(2, 7)
 def detect() -> System:
     """Describe this machine, without its devices; imports torch only where its text cannot tell."""
     torch, backend = _detect_torch()
+    tvm_ffi = _detect_tvm_ffi()
+    if torch is None and tvm_ffi is not None:
+        backend = _detect_cudart() or backend
     return System(
         torch=torch,
         backend=backend,
         cpu=_detect_cpu(),
         os=_OS_NAMES.get(sys.platform, sys.platform),
         python=MajorMinor(*sys.version_info[:2]),
-        tvm_ffi=_detect_tvm_ffi(),
+        tvm_ffi=tvm_ffi,
         macos=_detect_macos(),
         free_threaded="free-threading" in sys.version,
         glibc=_detect_glibc(),
@@ -66,6 +71,7 @@ def detect_devices(system: System) -> System:
 def describe(system: System) -> str:
     """Say in one line what variants are matched against."""
     torch = f"torch {system.torch.version}" if system.torch else "no torch"
+    torch += f", tvm-ffi {system.tvm_ffi}" if system.tvm_ffi else ""
     return f"{torch}, {system.backend}, {system.cpu} {system.os}, Python {system.python}"
 
 
@@ -176,6 +182,26 @@ def _detect_tvm_ffi() -> MajorMinor | None:
         return parse_major_minor(str(module.__version__))
     except (AttributeError, ValueError):
         return None
+
+
+def _detect_cudart() -> Backend | None:
+    """Return the CUDA of the runtime library that a kernel without torch would be linked with.
+
+    Nothing is initialised, so that processes may still be forked; without a driver there is no GPU.
+    """
+    import ctypes
+
+    for name in _CUDARTS:
+        try:
+            ctypes.CDLL("libcuda.so.1")
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        version = ctypes.c_int()
+        if library.cudaRuntimeGetVersion(ctypes.byref(version)) == 0:
+            major, rest = divmod(version.value, 1000)
+            return Backend(BackendKind.CUDA, MajorMinor(major, rest // 10))
+    return None
 
 
 def _detect_cpu() -> str:

@@ -68,6 +68,12 @@ def choose_variants(directory: Path, device: str) -> tuple[Path, ...]:
             f"{directory}: no variant for {device} is built; run: kernel-builder build {directory} "
             f"--backend {device}"
         )
+    others = [place.name for place in found if place.name.startswith("tvm-ffi")]
+    if others:
+        raise ProjectError(
+            f"{', '.join(others)}: the gate calls what torch registers, and the functions of this "
+            "kernel are TVM FFI's; test them in tests/ and check the rest without --gate"
+        )
     return found
 
 

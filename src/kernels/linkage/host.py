@@ -36,12 +36,14 @@ class Host(NamedTuple):
         torch_libraries: the libraries whose names torch gives to what is loaded after it.
         folders: where libraries are looked for, in order.
         libstdcxx: the C++ library that is or would be loaded, or None where it was not found.
+        tvm_ffi: the library of the installed TVM FFI, or None.
     """
 
     system: System
     torch_libraries: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     libstdcxx: Path | None = None
+    tvm_ffi: Path | None = None
 
 
 def read_host(system: System) -> Host:
@@ -56,7 +58,16 @@ def read_host(system: System) -> Host:
         torch_libraries=libraries,
         folders=here,
         libstdcxx=_mapped("libstdc++.so.6") or find_library("libstdc++.so.6", here),
+        tvm_ffi=_find_tvm_ffi(system),
     )
+
+
+def _find_tvm_ffi(system: System) -> Path | None:
+    spec = None if system.tvm_ffi is None else find_spec("tvm_ffi")
+    if spec is None or spec.origin is None:
+        return None
+    library = Path(spec.origin).parent / "lib" / "libtvm_ffi.so"
+    return library if library.is_file() else None
 
 
 def _torch_folder() -> Path | None:
@@ -133,7 +144,8 @@ def fingerprint(host: Host) -> str:
     """Name what verdicts depend on, but for the devices: 16 hex digits."""
     facts: list[object] = [__version__, host.system.torch, host.system.glibc, host.system.cpu]
     facts += [host.system.python, host.system.free_threaded, host.libstdcxx, sys.prefix]
-    for path in (*host.torch_libraries, *filter(None, [host.libstdcxx]), _LD_CACHE):
+    others = filter(None, [host.libstdcxx, host.tvm_ffi])
+    for path in (*host.torch_libraries, *others, _LD_CACHE):
         try:
             status = path.stat()
         except OSError:

@@ -100,6 +100,7 @@ def _judge_library(
     yield from _judge_libstdcxx(path, elf, host)
     yield from _judge_needed(path, elf, host, siblings)
     yield from _judge_torch(path, elf, host, siblings)
+    yield from _judge_tvm_ffi(path, elf, host)
     if elf.executable_stack and system.glibc is not None and system.glibc >= _STRICT_STACK:
         yield Reason(
             "executable-stack",
@@ -208,6 +209,23 @@ def _judge_torch(
         f"{path.name} needs {_some(map(describe_symbol, sorted(lacking)))}, "
         f"which torch {torch.version} does not have",
     )
+
+
+def _judge_tvm_ffi(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
+    """Find functions that came with a later release of the same minor version of TVM FFI."""
+    wanted = {s.name for s in elf.symbols if _is_wanted(s) and s.name.startswith("TVMFFI")}
+    if not wanted or host.tvm_ffi is None:
+        return
+    try:
+        lacking = sorted(wanted - find_defined(host.tvm_ffi, wanted))
+    except (BinaryFormatError, OSError):
+        return  # what it has is not known
+    if lacking:
+        yield Reason(
+            "tvm-ffi-symbols",
+            f"{path.name} needs {_some(lacking)}, which the installed apache-tvm-ffi "
+            f"({host.system.tvm_ffi}) does not have",
+        )
 
 
 def _some(names: Iterable[str]) -> str:

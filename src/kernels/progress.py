@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from kernels.log import logger
 
@@ -29,29 +30,47 @@ def show_progress(what: str, total: int) -> Iterator[Advance]:
         what: what is downloaded.
         total: its size in bytes.
     """
-    from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented there
-        are_progress_bars_disabled,
-    )
-
-    if are_progress_bars_disabled():
-        yield lambda _: None
-    elif sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         yield from _bar(what, total)
     else:
         yield _lines(what, total)
 
 
+def _is_silenced() -> bool:
+    # Asked only of a download that takes long: to import this takes longer than a quick one.
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented there
+        are_progress_bars_disabled,
+    )
+
+    return bool(are_progress_bars_disabled())
+
+
 def _bar(what: str, total: int) -> Iterator[Advance]:
-    from tqdm import tqdm
-
     lock = threading.Lock()
-    with tqdm(desc=what, total=total, unit="B", unit_scale=True, delay=BAR_AFTER) as bar:
+    begin = time.monotonic()
+    due, done = begin + BAR_AFTER, 0
+    bar: Any = None
 
-        def advance(size: int) -> None:
-            with lock:
+    def advance(size: int) -> None:
+        nonlocal bar, due, done
+        with lock:
+            done += size
+            if bar is not None:
                 bar.update(size)
+            elif time.monotonic() >= due:
+                if _is_silenced():
+                    due = float("inf")
+                    return
+                from tqdm import tqdm
 
+                bar = tqdm(desc=what, total=total, unit="B", unit_scale=True)
+                bar.update(done)
+
+    try:
         yield advance
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _lines(what: str, total: int) -> Advance:
@@ -67,6 +86,9 @@ def _lines(what: str, total: int) -> Advance:
             if now < due or done >= total:
                 return
             due = now + LINE_EVERY
+            if _is_silenced():
+                due = float("inf")
+                return
         # A warning, so that the log of a job has it: somebody is waiting.
         logger().warning(
             "%s: %.0f of %.0f MB downloaded after %.0f s",

@@ -350,13 +350,13 @@ def _read_redirect(located: Located, settings: Settings) -> Redirect | None:
     file = next((file for file in located.files if file.path == STATUS_NAME), None)
     if file is None:
         return None
-    from kernels.fetch import read_file
+    from kernels.fetch import is_promised, read_file
 
     repo, store = located.ref.repo, Store(settings.cache)
     if file.size > STATUS_BYTES:
         raise RedirectError(str(repo), f"{repo}: {STATUS_NAME} has {file.size} bytes.")
     data = read_status(store, file)
-    if data is None:
+    if data is None or not is_promised(file, data):
         if reach(located.hub, repo, settings).offline and not located.on_disk:
             raise _not_cached(located.ref, settings)
         data = b"".join(read_file(located.hub, repo, located.commit, file))

@@ -15,7 +15,8 @@
 
 ``<hub>`` is the hash of the hub's URL: what one hub says of a name is no word on another hub's.
 Every document appears whole, by rename; one that cannot be read counts as absent, and one that
-cannot be written is done without, so a read-only cache works.
+cannot be written is done without, so a read-only cache works. None is waited for to be on the disk:
+what a loss of power spoils cannot be read, or is not what it must hash to, and is asked for again.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def write_sources(
 def find_built(store: Store, key: str) -> str | None:
     """Return the digest of the variant that was built from sources under a key, or None."""
     try:
-        return read_plain(store.folder("built") / key).decode("ascii").strip() or None
+        return _as_digest(read_plain(store.folder("built") / key).decode("ascii"))
     except UNREADABLE:
         return None
 
@@ -216,9 +217,13 @@ def find_digest(store: Store, files: Sequence[TreeFile]) -> str | None:
     if len(known) == len(files):
         return variant_digest(known)
     try:
-        digest = (store.folder("index") / listing_key(files)).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
+        return _as_digest(read_plain(store.folder("index") / listing_key(files)).decode("ascii"))
+    except UNREADABLE:
         return None
+
+
+def _as_digest(text: str) -> str | None:
+    digest = text.strip()
     return digest if len(digest) == 64 and digest.isalnum() else None
 
 
@@ -234,8 +239,13 @@ def listing_key(files: Sequence[TreeFile]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, lasting: bool = True) -> None:
     """Write a file so that it appears whole or not at all.
+
+    Args:
+        path: the file.
+        data: its bytes.
+        lasting: whether to wait until they are on the disk, for what cannot be had again.
 
     Raises:
         OSError: it cannot be written.
@@ -248,7 +258,8 @@ def write_whole(path: Path, data: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
@@ -258,7 +269,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def _try_write(path: Path, data: bytes) -> bool:
     try:
-        write_whole(path, data)
+        write_whole(path, data, lasting=False)
     except OSError:
         return False
     return True

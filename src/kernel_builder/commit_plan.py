@@ -10,9 +10,6 @@ from pathlib import Path
 
 from kernel_spec.wire import TreeFile
 
-# Over HTTP a new branch is made under a name that begins so, until it is whole.
-SCRATCH = "uploading-"
-
 _VARIANT = re.compile(r"build/([^/]+)/.+")
 # The sources that a variant can be built from; they go with the version, like a variant.
 SOURCES = "src"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
@@ -32,6 +33,12 @@ class Remote(Protocol):
 
     def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
         """Read a file of a commit; whether its bytes are those of the listing is not checked."""
+
+    def find_left_over(self, repo: RepoId, branches: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the branches that uploads left which were cut off."""
+
+    def remove_left_over(self, repo: RepoId, branches: Iterable[str]) -> None:
+        """Delete such branches; one that has gone meanwhile is no error."""
 
     def write_commit(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
         """Write one commit onto its parent, and set tags on it.
@@ -76,12 +83,13 @@ def choose_hub(hubs: str | None, owner: str, default: str | None) -> str:
     )
 
 
-def open_remote(url: str, *, token_hub: str) -> Remote:
+def open_remote(url: str, *, token_hub: str, cache: Path) -> Remote:
     """Return the hub at a ``file://``, ``http://`` or ``https://`` URL; asks it nothing yet.
 
     Args:
         url: where the hub is.
         token_hub: the only hub that the user's Hugging Face token is sent to.
+        cache: the builder's cache, where uploads over HTTP note what they make for a while.
 
     Raises:
         UsageError: no such URL.
@@ -96,7 +104,9 @@ def open_remote(url: str, *, token_hub: str) -> Remote:
             from kernel_builder.remote_http import HttpRemote
 
             address = url.rstrip("/")
-            return HttpRemote(address, send_token=address == token_hub.rstrip("/"))
+            return HttpRemote(
+                address, send_token=address == token_hub.rstrip("/"), notes=cache / "uploads"
+            )
         case _:
             hint = f"; write file://{url}" if url.startswith("/") else ""
             raise UsageError(f"--hub {url}: expected a file:///, https:// or http:// URL{hint}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -57,6 +57,13 @@ class DirectoryRemote:
     ) -> RemoteBranch:
         """Say that a new branch begins with nothing."""
         return RemoteBranch(name=name, commit=None)
+
+    def find_left_over(self, repo: RepoId, branches: Iterable[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """Say that nothing is: what is cut off leaves no branch here."""
+        return ()
+
+    def remove_left_over(self, repo: RepoId, branches: Iterable[str]) -> None:
+        """Do nothing: there is nothing to remove."""
 
     def read_file(self, repo: RepoId, commit: str, path: str) -> bytes:
         """Read a file of a commit."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from kernel_builder import upload_scratch
 from kernel_builder.commit_plan import (
-    SCRATCH,
     CommitOptions,
     CommitPlan,
     RemoteBranch,
@@ -41,9 +40,10 @@ class HttpRemote:
 
     is_directory = False
 
-    def __init__(self, url: str, *, send_token: bool) -> None:
+    def __init__(self, url: str, *, send_token: bool, notes: Path) -> None:
         self.url = url
         self._send_token = send_token
+        self._notes = notes
 
     def _api(self) -> HfApi:
         from huggingface_hub import HfApi
@@ -92,7 +92,7 @@ class HttpRemote:
 
     def write_commit(self, repo: RepoId, plan: CommitPlan, options: CommitOptions) -> Written:
         """Write one commit; the repository and the branch are made where they are not there."""
-        with self._spoken(repo):
+        with self._spoken(repo, writes=True):
             if options.private and (plan.branch.commit or plan.branch.start):
                 self._see_that_it_is_private(repo)
             if options.pull_request:
@@ -106,7 +106,7 @@ class HttpRemote:
                     repo, plan, plan.branch.name, plan.branch.commit, options.message
                 ).oid
         done = f"{repo} {plan.branch.name} is at {commit} now"
-        with self._spoken(repo, done=done):
+        with self._spoken(repo, writes=True, done=done):
             for tag in options.tags:
                 self._api().create_tag(str(repo), tag=tag, revision=commit, repo_type=_KIND)
         return Written(commit=commit)
@@ -135,14 +135,29 @@ class HttpRemote:
                 if plan.branch.name != DEFAULT_BRANCH:
                     raise ConflictError(_somebody(repo, self.url))
                 return self._commit(repo, plan, DEFAULT_BRANCH, start, options.message).oid
-        scratch = f"{SCRATCH}{plan.branch.name}-{secrets.token_hex(4)}"
-        api.create_branch(name, branch=scratch, revision=start, repo_type=_KIND)
-        try:
-            commit = self._commit(repo, plan, scratch, start, options.message).oid
-            api.create_branch(name, branch=plan.branch.name, revision=commit, repo_type=_KIND)
-        finally:
-            self._delete_branch(name, scratch)
+        scratch = upload_scratch.name_scratch(plan.branch.name)
+        with upload_scratch.holding(self._notes, self.url, repo, scratch):
+            api.create_branch(name, branch=scratch, revision=start, repo_type=_KIND)
+            try:
+                commit = self._commit(repo, plan, scratch, start, options.message).oid
+                api.create_branch(name, branch=plan.branch.name, revision=commit, repo_type=_KIND)
+            finally:
+                self._delete_branch(name, scratch)
         return commit
+
+    def find_left_over(self, repo: RepoId, branches: Iterable[str]) -> tuple[str, ...]:
+        """Return the branches of uploads that were killed: here at any time, or elsewhere long ago."""
+        return tuple(
+            name
+            for name in branches
+            if upload_scratch.is_left_over(self._notes, self.url, repo, name)
+        )
+
+    def remove_left_over(self, repo: RepoId, branches: Iterable[str]) -> None:
+        """Delete such branches, as far as the hub lets us."""
+        for branch in branches:
+            self._delete_branch(str(repo), branch)
+            upload_scratch.forget(self._notes, self.url, repo, branch)
 
     def _delete_branch(self, name: str, branch: str) -> None:
         from huggingface_hub import errors
@@ -207,7 +222,9 @@ class HttpRemote:
             constants.HF_HUB_DISABLE_XET = before
 
     @contextmanager
-    def _spoken(self, repo: RepoId, *, done: str | None = None) -> Iterator[None]:
+    def _spoken(
+        self, repo: RepoId, *, writes: bool = False, done: str | None = None
+    ) -> Iterator[None]:
         """Turn the client's errors into ours, saying what to do, and what was done before."""
         from huggingface_hub.errors import HfHubHTTPError
 
@@ -234,9 +251,10 @@ class HttpRemote:
             ) from err
         except (OSError, RuntimeError, _transport_error()) as err:
             # The client wraps what goes wrong with a large file in a RuntimeError.
+            goes_on = "; nothing more was published, so the same command goes on from there"
             raise UploadError(
-                f"{before}{self.url}: cannot be reached ({err.__cause__ or err}); nothing more was "
-                "published, so the same command goes on from there"
+                f"{before}{self.url}: cannot be reached ({err.__cause__ or err})"
+                + (goes_on if writes else "")
             ) from err
 
     def _refusal(self, status: int) -> str:

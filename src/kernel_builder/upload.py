@@ -137,11 +137,14 @@ def upload(
         files = [*_variant_files(package.variants), *_benchmark_files(directory)]
         files += _source_files(package) if options.with_sources else []
         plan = make_plan(target, remote, published, files, cards)
-        if plan.is_empty:
-            commit = plan.branch.branch.commit
-            return Uploaded(plan=plan, status=Status.NO_CHANGES, commit=commit)
+        unchanged = Uploaded(plan=plan, status=Status.NO_CHANGES, commit=plan.branch.branch.commit)
+        if plan.is_empty and not plan.left_over:
+            return unchanged
         if not confirm(plan):
             return Uploaded(plan=plan, status=Status.NOT_CONFIRMED, commit=None)
+        remote.remove_left_over(plan.repo, plan.left_over)
+        if plan.is_empty:
+            return unchanged
         return _write(package, remote, plan, options)
 
 

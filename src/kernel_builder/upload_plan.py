@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_builder.commit_plan import (
-    SCRATCH,
     SOURCES,
     CommitPlan,
     LocalFile,
@@ -17,6 +16,7 @@ from kernel_builder.commit_plan import (
     plan_commit,
 )
 from kernel_builder.remote import Remote
+from kernel_builder.upload_scratch import is_scratch
 from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.names import RepoId, version_of_branch
 from kernel_spec.refs import DEFAULT_BRANCH
@@ -71,6 +71,7 @@ class UploadPlan:
         main: the commit on ``main``, or None where ``main`` keeps its card.
         tags: tags for the commit on the branch of the version.
         pull_request: whether the owner is asked to take the commits over.
+        left_over: branches that uploads left which were cut off; they are deleted.
         notes: what the author should know.
     """
 
@@ -80,11 +81,12 @@ class UploadPlan:
     main: CommitPlan | None
     tags: tuple[str, ...] = ()
     pull_request: bool = False
+    left_over: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the hub would stay as it is."""
+        """Whether nothing would be published."""
         return self.branch.is_empty and not self.tags and (self.main is None or self.main.is_empty)
 
 
@@ -131,10 +133,14 @@ def make_plan(
         ConflictError: variants are published with other bytes, or the tag stands elsewhere.
     """
     notes = [] if cards.now else ["there is no CARD.md, so the kernel has no page"]
+    left_over = (
+        () if target.pull_request else remote.find_left_over(target.repo, published.branches)
+    )
     notes += [
-        f"the branch {name} is of an upload that is under way, or was cut off: nobody needs it then"
+        f"the branch {name} is of an upload that is under way; if it was cut off, an upload from its "
+        "machine removes it, and any upload a day later"
         for name in published.branches
-        if name.startswith(SCRATCH)
+        if is_scratch(name) and name not in left_over
     ]
     card = cards.now
     if card and not target.replace and not _is_ours(published.branch, cards):
@@ -163,6 +169,7 @@ def make_plan(
         main=main,
         tags=tags,
         pull_request=target.pull_request,
+        left_over=left_over,
         notes=tuple(notes),
     )
 
@@ -232,6 +239,9 @@ def format_upload(plan: UploadPlan) -> str:
     if plan.main is not None and not plan.main.is_empty:
         lines.append(format_plan(plan.main))
     lines += [f"tag {tag}" for tag in plan.tags]
+    lines += [
+        f"delete the branch {name}, left by an upload that was cut off" for name in plan.left_over
+    ]
     lines += [f"note: {note}" for note in plan.notes]
     return "\n".join(lines)
 
@@ -245,6 +255,7 @@ def describe_plan(plan: UploadPlan) -> dict[str, Any]:
         "branch": plan.branch.branch.name,
         "commits": [_describe_commit(commit) for commit in commits],
         "tags": list(plan.tags),
+        "left_over": list(plan.left_over),
         "notes": list(plan.notes),
     }
 

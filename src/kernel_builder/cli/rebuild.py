@@ -56,7 +56,7 @@ def rebuild(
     with open_reporter(sys.stderr) as reporter:
         verdicts = verify_rebuild(
             repo,
-            open_remote(url, token_hub=settings.endpoint),
+            open_remote(url, token_hub=settings.endpoint, cache=settings.cache),
             settings=settings,
             revision=revision or None,
             variants=frozenset(variants),

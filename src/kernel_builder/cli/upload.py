@@ -113,7 +113,7 @@ def upload(
 
     done = upload(
         directory,
-        open_remote(url, token_hub=settings.endpoint),
+        open_remote(url, token_hub=settings.endpoint, cache=settings.cache),
         settings=settings,
         options=options,
         confirm=confirm,
@@ -188,7 +188,8 @@ def _format_result(done: Uploaded, *, is_dry: bool) -> str:
         case Status.NOT_CONFIRMED:
             return "nothing was published" + (" (--dry-run)" if is_dry else "")
         case Status.NO_CHANGES:
-            notes = [f"note: {note}" for note in plan.notes]
+            # A plan that deletes branches was shown, with its notes.
+            notes = [] if plan.left_over else [f"note: {note}" for note in plan.notes]
             have = f"nothing to publish: {where} at {plan.url} has this already ({done.commit})"
             kept = [f"note: {path} is published with other bytes" for path in plan.branch.withheld]
             return "\n".join([*notes, *kept, have])

@@ -140,7 +140,7 @@ def test_a_kernel_on_an_http_hub(
 ) -> None:
     project, remote = published
     hub = serve(remote.hub.root)
-    far = open_remote(hub.url, token_hub="https://hub.example.org")
+    far = open_remote(hub.url, token_hub="https://hub.example.org", cache=settings.cache)
     verdict = only(verify_rebuild(REPO, far, settings=settings, project=project))
     assert verdict.is_same, format_verdicts((verdict,))
 

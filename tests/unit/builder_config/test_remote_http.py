@@ -75,12 +75,13 @@ class StandIn:
 
 
 @pytest.fixture
-def hub(monkeypatch):
+def hub(monkeypatch, tmp_path):
     def make(fail: Exception | None = None, *, at: str | None = None, send_token: bool = True):
         stand_in = StandIn(fail, at)
         monkeypatch.setattr(HttpRemote, "_api", lambda self: stand_in)
         monkeypatch.setattr(HttpRemote, "_fitting_transfer", lambda *_: nullcontext())
-        return HttpRemote("https://hub.example", send_token=send_token), stand_in
+        notes = tmp_path / "uploads"
+        return HttpRemote("https://hub.example", send_token=send_token, notes=notes), stand_in
 
     return make
 
@@ -235,21 +236,24 @@ def test_refusals_say_what_to_do(
         remote.read_refs(REPO)
 
 
-def test_the_token_goes_to_one_hub_alone(hub) -> None:
-    api = open_remote("https://other.example/", token_hub="https://hub.example")._api()
+def test_the_token_goes_to_one_hub_alone(hub, tmp_path) -> None:
+    def open_api(url: str, token_hub: str) -> Any:
+        return open_remote(url, token_hub=token_hub, cache=tmp_path)._api()  # type: ignore[attr-defined]
+
+    api = open_api("https://other.example/", "https://hub.example")
     assert (api.endpoint, api.token) == ("https://other.example", False)
-    assert open_remote("https://hub.example", token_hub="https://hub.example/")._api().token is None
+    assert open_api("https://hub.example", "https://hub.example/").token is None
     remote, _ = hub(refusal(HfHubHTTPError, 401), send_token=False)
     with pytest.raises(UploadError, match=r"HF_ENDPOINT=https://hub\.example"):
         remote.read_refs(REPO)
 
 
-def test_a_hub_that_does_not_answer(monkeypatch) -> None:
+def test_a_hub_that_does_not_answer(tmp_path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(UploadError, match=r"127\.0\.0\.1:\d+: cannot be reached"):
-            open_remote(url, token_hub="https://hub.example").read_refs(REPO)
+        with pytest.raises(UploadError, match=r"127\.0\.0\.1:\d+: cannot be reached \(.*\)$"):
+            open_remote(url, token_hub="https://hub.example", cache=tmp_path).read_refs(REPO)
 
 
 @pytest.mark.parametrize("failure", [ValueError("Expecting value"), TypeError("list indices")])

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,7 +21,7 @@ from kernel_builder.remote import choose_hub, open_remote
 from kernel_builder.remote_directory import DirectoryRemote, open_directory_remote
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
-from kernel_builder.upload import Uploaded, UploadOptions, upload
+from kernel_builder.upload import Status, Uploaded, UploadOptions, upload
 from kernel_builder.upload_plan import describe_plan, format_upload
 from kernel_spec import directory
 from kernel_spec.errors import ConflictError, UsageError
@@ -358,11 +359,32 @@ def test_a_card_that_cannot_be_written_is_told_and_comes_with_the_next(project, 
     assert paths(remote, "main") == ["README.md"]
 
 
-def test_leftovers_of_cut_uploads_are_named(project, remote) -> None:
-    publish(project, remote, branch="uploading-v1-00ff")
-    assert "uploading-v1-00ff is of an upload that is under way" in format_upload(
-        publish(project, remote).plan
-    )
+class HttpLike(DirectoryRemote):
+    """A hub at which an upload was cut off that left one branch."""
+
+    removed: ClassVar[list[str]] = []
+
+    def find_left_over(self, repo, branches):
+        return tuple(name for name in branches if name == "uploading-v1-dead")
+
+    def remove_left_over(self, repo, branches):
+        self.removed.extend(branches)
+
+
+def test_what_cut_uploads_left_is_shown_and_deleted_also_where_nothing_is_published(
+    project, remote
+) -> None:
+    for branch in ("uploading-v1-live", "uploading-v1-dead", "v1"):
+        publish(project, remote, branch=branch)
+    hub = HttpLike(remote.hub)
+    declined = publish(project, hub, confirm=lambda _: False)
+    assert (declined.status, hub.removed) == (Status.NOT_CONFIRMED, [])
+    done = publish(project, hub)
+    assert (done.status, hub.removed) == (Status.NO_CHANGES, ["uploading-v1-dead"])
+    shown = format_upload(done.plan)
+    assert "delete the branch uploading-v1-dead, left by an upload that was cut off" in shown
+    assert "note: the branch uploading-v1-live is of an upload that is under way" in shown
+    assert describe_plan(done.plan)["left_over"] == ["uploading-v1-dead"]
 
 
 def test_variants_without_a_project_are_published_as_they_are(project, remote, tmp_path) -> None:
@@ -467,7 +489,7 @@ def test_the_public_hub_is_never_meant_unless_it_is_named(hubs: str | None) -> N
 )
 def test_what_is_no_hub(url: str) -> None:
     with pytest.raises(UsageError):
-        open_remote(url, token_hub="https://public")
+        open_remote(url, token_hub="https://public", cache=Path("unused"))
 
 
 def test_a_card_that_cannot_be_filled_in_names_its_line(project) -> None:

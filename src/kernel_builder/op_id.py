@@ -78,4 +78,5 @@ def _framework(build: Build, backend: BackendKind) -> dict[str, Any]:
     content = {"kind": type(framework).__name__, **asdict(framework)}
     if isinstance(framework, TorchFramework):
         content["stable_abi"] = framework.stable_abi.get(backend)
+        del content["noarch"]  # says which variants there are, and nothing of their ops
     return content

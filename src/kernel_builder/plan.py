@@ -60,10 +60,9 @@ def plan(
             notes += [*_notes(sources, outcome), *(f"{outcome.variant}: {each}" for each in said)]
     variants.sort(key=lambda variant: str(variant.variant))
     notes += unpackaged_notes(build, sources)
-    own = ["[sources]"] * bool(build.sources) + ["[test]"] * (build.testing != Testing())
     notes += [
-        f"{table} of build.toml is read by this builder alone; the published one refuses it"
-        for table in own
+        f"{each} of build.toml is read by this builder alone; the published one refuses it"
+        for each in _extensions(build)
     ]
     notes += [f"build.toml: {each.replace('-', ' ')}" for each in build.warnings]
     notes += [f"build.toml:{each.line}: {each.path}: {each.message}" for each in build.doubts]
@@ -72,6 +71,14 @@ def plan(
         variants = [one for one in variants if str(one.variant) in selection.variants]
         skipped = []
     return Plan(variants=tuple(variants), skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
+
+
+def _extensions(build: Build) -> list[str]:
+    """Return what of a ``build.toml`` the format of the published builder does not have."""
+    found = ["[sources]"] * bool(build.sources) + ["[test]"] * (build.testing != Testing())
+    if isinstance(build.framework, TorchFramework) and build.framework.noarch:
+        found.append("torch.noarch")
+    return found
 
 
 def _check_backends(build: Build, selection: Selection) -> None:
@@ -110,6 +117,8 @@ def _plan_backend(
         case TorchFramework() if not components:
             yield _noarch(build, sources, backend), ()
         case TorchFramework() | TvmFfiFramework() as framework:
+            if isinstance(framework, TorchFramework) and backend in framework.noarch:
+                yield _noarch(build, sources, backend), ()
             refusal = _refuse_host(framework, sources, backend, components, host)
             if refusal is not None:
                 yield refusal, ()

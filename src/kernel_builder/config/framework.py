@@ -64,6 +64,7 @@ def _read_torch(
         torch=read_bounds(table, "minver", "maxver"),
         cxx_flags=table.texts("cxx-flags") or (),
         stable_abi=_read_stable_abi(table, edition, backends) if edition >= 3 else {},
+        noarch=_read_noarch_backends(table, backends) if edition >= 5 else (),
     )
     table.finish()
     return TorchNoarch(pyext=torch.pyext) if universal else torch
@@ -95,6 +96,19 @@ def _read_stable_abi(
         elif version is not None:
             found[BackendKind(name)] = version
     return found
+
+
+def _read_noarch_backends(
+    table: Table, backends: tuple[BackendKind, ...]
+) -> tuple[BackendKind, ...]:
+    found = []
+    for name in table.texts("noarch", check.check_backend, unique=True) or ():
+        if backends and BackendKind(name) not in backends:
+            message = f'"{name}" is not in general.backends; add it there'
+            table.add("noarch", Finding("backend-not-listed", message))
+        else:
+            found.append(BackendKind(name))
+    return tuple(found)
 
 
 def _read_noarch(table: Table) -> TorchNoarch:

@@ -90,6 +90,7 @@ class TorchFramework:
         cxx_flags: flags for the C++ compiler.
         stable_abi: for each backend, the version of torch's stable ABI that it is built for;
             a backend that is not here leaves the choice to the plan.
+        noarch: the backends that get a variant of Python alone beside the compiled one.
     """
 
     src: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ class TorchFramework:
     torch: VersionBounds = VersionBounds()
     cxx_flags: tuple[str, ...] = ()
     stable_abi: Mapping[BackendKind, str] = field(default_factory=dict)
+    noarch: tuple[BackendKind, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernel_builder.config.model import Build
 from kernel_builder.config.read import parse_build
-from kernel_builder.errors import SelectionError
+from kernel_builder.errors import ConfigError, SelectionError
 from kernel_builder.op_id import make_op_id
 from kernel_builder.plan import current_op_id, plan
 from kernel_builder.planned import Host, Plan, Selection, VariantBuild
@@ -368,3 +368,27 @@ def test_the_headers_of_the_full_interface() -> None:
     assert find_full_abi_header(b"#include <torch/csrc/stable/library.h>\n") is None
     assert find_full_abi_header(b"#include <torch/headeronly/util/Exception.h>\n") is None
     assert find_full_abi_header(b"// #include <ATen/ATen.h>\n") is None
+
+
+def test_a_backend_gets_python_alone_beside_its_compiled_variant_where_the_file_says_so() -> None:
+    also = build_of(TEXT.replace("[torch]\n", '[torch]\nnoarch = ["cuda"]\n'))
+    found = made(also, GPU_HOST)
+    pure, compiled = (each for each in found.variants if each.backend is CUDA)
+    assert [str(pure.variant), str(compiled.variant)] == [
+        "torch-cuda",
+        "torch-stable-abi210-cu130-x86_64-linux",
+    ]
+    assert not pure.units
+    assert pure.package == compiled.package
+    assert any(note.startswith("torch.noarch of build.toml is read by") for note in found.notes)
+    # Without a toolkit it is what is left of the backend, and the reason is told as ever.
+    bare = made(also)
+    assert "torch-cuda" in names(bare)
+    assert [each.reason for each in bare.skipped] == ["needs nvcc 13.0"]
+    # The ops are the same, whatever else is built of them.
+    assert compiled.op_id == variant(made(None, GPU_HOST), CUDA).op_id
+
+
+def test_only_a_listed_backend_can_have_python_alone_as_well() -> None:
+    with pytest.raises(ConfigError, match=r'"xpu" is not in general.backends'):
+        build_of(TEXT.replace("[torch]\n", '[torch]\nnoarch = ["xpu"]\n'))

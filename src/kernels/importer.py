@@ -101,6 +101,8 @@ def load(variant: VariantDir, dependencies: Mapping[str, ModuleType] | None = No
     if name not in sys.modules:
         _refuse_conflicts(variant)
         register(variant, dependencies or {})
+    # The parent first: a thread that finds it half made by another one would take it for no package.
+    __import__(PACKAGE)
     # Not importlib.import_module, which does not give unfinished modules to other threads.
     __import__(name)
     return sys.modules[name]
@@ -243,8 +245,10 @@ def hash_file(path: Path) -> str:
 
 
 def _forget_modules(name: str) -> None:
-    for key in [key for key in sys.modules if key.startswith(f"{name}.")]:
-        del sys.modules[key]
+    # Other threads import meanwhile: the names are copied in one step, and one may be gone.
+    for key in list(sys.modules):
+        if key.startswith(f"{name}."):
+            sys.modules.pop(key, None)
 
 
 def _root_spec(root: _Root, init: Path) -> ModuleSpec:

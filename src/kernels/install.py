@@ -27,11 +27,11 @@ from kernels.errors import CacheError, HubUnreachableError
 from kernels.fetch import Wanted, again, read_verified
 from kernels.hub import Hub
 from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
+from kernels.in_use import MANIFEST_NAME, mark_used
 from kernels.log import logger
 from kernels.progress import Advance, show_progress
 from kernels.store import Store, listing_key, write_index
 from kernels.verify import (
-    MANIFEST_NAME,
     RECEIPT_NAME,
     Damage,
     Manifest,
@@ -190,6 +190,7 @@ def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: s
     _sync_directory(place)
     target = store.folder("variants") / digest
     target.parent.mkdir(parents=True, exist_ok=True)
+    mark_used(place, target)
     try:
         place.rename(target)
     except OSError:

@@ -28,9 +28,9 @@ from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError
 from kernels.importer import VariantDir, hash_file
+from kernels.in_use import MANIFEST_NAME, mark_used
 from kernels.store import Store, find_digest, write_whole
 
-MANIFEST_NAME = "manifest.json"
 RECEIPT_NAME = "receipt.json"
 FORMAT = 1
 
@@ -56,7 +56,7 @@ class Damage(NamedTuple):
 
 
 def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
-    """Verify the variant in ``variants/<digest>``.
+    """Verify the variant in ``variants/<digest>``, which is then marked as used by this process.
 
     Args:
         place: that directory.
@@ -70,8 +70,12 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
             return None
     except OSError as err:
         raise CacheError(place, err) from err
+    mark_used(place)
     manifest = read_manifest(place)
     if manifest is None:
+        if not place.is_dir():
+            # It was removed while this process looked.
+            return None
         return Damage(place, (f"{MANIFEST_NAME}: {Violation.MISMATCH}",))
     root = place / manifest.variant
     faults, seen = _compare(root, manifest, _read_receipts(place, state))

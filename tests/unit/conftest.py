@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from kernels import in_use
+
+
+@pytest.fixture(autouse=True)
+def no_marks() -> Iterator[None]:
+    """Let no test hold handles on the variants of its cache for the whole session."""
+    yield
+    in_use.forget()
 
 
 @pytest.fixture

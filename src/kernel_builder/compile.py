@@ -20,7 +20,6 @@ from kernel_builder.errors import (
     ToolchainError,
     UndeclaredInputError,
 )
-from kernel_builder.flags import compile_flags, name_extension
 from kernel_builder.inputs import find_foreign, read_system_headers
 from kernel_builder.jobs import (
     PEAK_FULL,
@@ -29,10 +28,8 @@ from kernel_builder.jobs import (
     PEAK_STABLE,
     choose_jobs,
 )
-from kernel_builder.ninja import Edge, Rule, escape_value, format_ninja, quote_flags
 from kernel_builder.objects import (
     ObjectCache,
-    ObjectKey,
     find_object,
     parse_depfile,
     prune_objects,
@@ -40,12 +37,12 @@ from kernel_builder.objects import (
 )
 from kernel_builder.planned import VariantBuild
 from kernel_builder.process import Finished
+from kernel_builder.recipe import Unit, compose_links, describe_unit, write_recipe
 from kernel_builder.report import FileReport
 from kernel_builder.sandbox import OPEN, Sandbox, View, find_installation, run_confined
 from kernel_builder.settings import Settings
-from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI, link_command
+from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
 from kernel_builder.toolchain.meter import read_figures
-from kernel_builder.units import CompileUnit, needs_device_compiler
 
 _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
@@ -65,21 +62,6 @@ class Artifact:
     files: tuple[FileReport, ...]
     twin: Path | None = None
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    source: str
-    rule: str
-    compiler: tuple[str, ...]
-    flags: tuple[str, ...]
-    key: ObjectKey
-    built: Path
-    log: Path
-
-    @property
-    def figures(self) -> Path:
-        return self.built.with_suffix(".figures")
 
 
 def compile_variant(
@@ -114,30 +96,16 @@ def compile_variant(
     stage = stage_sources(project, build, work)
     cache = ObjectCache(settings.cache / "objects")
     units = [
-        _describe(unit, number, build, environment, stage)
+        describe_unit(unit, number, build, environment, stage)
         for number, unit in enumerate(build.units)
     ]
     found = [find_object(cache, unit.key, stage=stage) for unit in units]
     objects = [str(kept or unit.built) for unit, kept in zip(units, found, strict=True)]
     missing = [unit for unit, kept in zip(units, found, strict=True) if kept is None]
-    library = work / "out" / build.library
-    twin = None if environment.cuda is None else library.with_suffix(".twin")
-    links = {
-        path: link_command(
-            environment.toolchain,
-            environment.kit,
-            objects=objects,
-            libraries=environment.libraries,
-            version_script="../exports.map",
-            output=str(path),
-            cudart=None if environment.cuda is None else environment.cuda.cudart,
-            named=path == twin,
-        )
-        for path in (library, twin)
-        if path is not None
-    }
-    text = _write_ninja(missing, objects, links, environment.meter)
-    (work / "build.ninja").write_text(text, encoding="utf-8")
+    links = compose_links(build, environment, objects, work / "out")
+    library = next(iter(links))
+    recipe = write_recipe(missing, objects, links, meter=environment.meter)
+    (work / "build.ninja").write_text(recipe, encoding="utf-8")
     ninja = find_ninja(settings)
     finished = run_confined(
         [
@@ -166,13 +134,13 @@ def compile_variant(
     return Artifact(
         library=library,
         files=tuple(_report(unit, unit in missing) for unit in units),
-        twin=twin,
+        twin=next((path for path in links if path != library), None),
         warnings=tuple(f"{source}:\n{said}" for source, said in logs.items() if said),
     )
 
 
 def _store(
-    cache: ObjectCache, units: list[_Unit], foreign: Mapping[str, tuple[str, ...]], stage: Path
+    cache: ObjectCache, units: list[Unit], foreign: Mapping[str, tuple[str, ...]], stage: Path
 ) -> None:
     """Keep the objects that were made of nothing but inputs."""
     for unit in units:
@@ -184,7 +152,7 @@ def _store(
 
 
 def _explain(
-    project: Path, work: Path, link: tuple[str, ...], units: list[_Unit], finished: Finished
+    project: Path, work: Path, link: tuple[str, ...], units: list[Unit], finished: Finished
 ) -> BuilderError:
     """Say why Ninja failed: a file, or the link, which comes after all of them."""
     log = work / "log" / "link.log"
@@ -215,108 +183,19 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     return work / "src"
 
 
-def _report(unit: _Unit, compiled: bool) -> FileReport:
+def _report(unit: Unit, compiled: bool) -> FileReport:
     if not compiled:
         return FileReport(source=unit.source, reused=True)
     figures = read_figures(unit.figures)
     return FileReport(source=unit.source, reused=False, figures=figures, log=unit.log)
 
 
-def _peak(build: VariantBuild, units: list[_Unit]) -> int:
+def _peak(build: VariantBuild, units: list[Unit]) -> int:
     """Return the memory that one compiler of these files may need, in bytes."""
     full = build.stable_abi is None and build.tvm_ffi is None
     if any(unit.rule == "nvcc" for unit in units):
         return PEAK_NVCC_FULL if full else PEAK_NVCC_STABLE
     return PEAK_FULL if full else PEAK_STABLE
-
-
-def _describe(
-    unit: CompileUnit, number: int, build: VariantBuild, environment: Environment, stage: Path
-) -> _Unit:
-    flags = compile_flags(unit, build, environment, stage)
-    # Where the sources are staged changes with each run, and the objects do not depend on it.
-    place = f"-ffile-prefix-map={stage.parent}=."
-    rule, compiler, identity = _choose_compiler(unit, environment)
-    known = sorted({*(each.source for each in build.units), *build.headers})
-    key = ObjectKey(
-        toolchain=identity,
-        flags=tuple(flag for flag in flags if not flag.endswith(place)),
-        source=unit.source,
-        files=tuple(known),
-        namespace=build.op_id,
-    )
-    stem = f"{number:03}-{Path(unit.source).name}"
-    return _Unit(
-        source=unit.source,
-        rule=rule,
-        compiler=compiler,
-        flags=(*flags, name_extension(build)),
-        key=key,
-        built=stage.parent / "obj" / f"{stem}.o",
-        log=stage.parent / "log" / f"{stem}.log",
-    )
-
-
-def _choose_compiler(
-    unit: CompileUnit, environment: Environment
-) -> tuple[str, tuple[str, ...], str]:
-    """Return the rule of a file, the command of its compiler, and what tells that from others."""
-    host = environment.toolchain
-    if environment.cuda is None or not needs_device_compiler(unit):
-        return "cxx", host.command, host.identity
-    # Behind a launcher such as ccache stands the compiler that nvcc is to call.
-    program = next(word for word in reversed(host.command) if not word.startswith("-"))
-    command = (str(environment.cuda.nvcc), "-ccbin", program)
-    return "nvcc", command, f"{environment.cuda.identity} {host.identity}"
-
-
-def _write_ninja(
-    units: list[_Unit],
-    objects: list[str],
-    links: Mapping[Path, tuple[str, ...]],
-    meter: Path | None,
-) -> str:
-    commands = {unit.rule: unit.compiler for unit in units}
-    metered = "" if meter is None else f"{escape_value(shlex.quote(str(meter)))} $figures "
-    rules = [
-        Rule(
-            name=name,
-            # An object has its name only when it is whole: what has the name is kept for later.
-            command=f"{metered}{escape_value(shlex.join(compiler))} $flags -MD -MF $reads -c $in -o ${{out}}.part > $log 2>&1"
-            " && mv ${out}.part $out",
-            description="$in",
-        )
-        for name, compiler in commands.items()
-    ]
-    rules += [
-        Rule(name="link", command="$linker > $log 2>&1", description="link"),
-        Rule(name="names", command="$linker > $log 2>&1", description="link with names, to check"),
-    ]
-    edges = [
-        Edge(
-            outputs=(str(unit.built),),
-            rule=unit.rule,
-            inputs=(unit.source,),
-            variables={
-                "flags": quote_flags(unit.flags),
-                "reads": quote_flags([str(unit.built.with_suffix(".d"))]),
-                "log": quote_flags([str(unit.log)]),
-                "figures": quote_flags([str(unit.figures)]),
-            },
-        )
-        for unit in units
-    ]
-    for rule, (library, link) in zip(("link", "names"), links.items(), strict=False):
-        log = library.parent.parent / "log" / f"{rule}.log"
-        edges.append(
-            Edge(
-                outputs=(str(library),),
-                rule=rule,
-                inputs=tuple(objects),
-                variables={"linker": quote_flags(link), "log": quote_flags([str(log)])},
-            )
-        )
-    return format_ninja(rules, edges, builddir="../obj")
 
 
 def _status_reader(
@@ -364,7 +243,7 @@ def _input_roots(environment: Environment) -> list[Path]:
 
 
 def _find_undeclared(
-    units: list[_Unit], environment: Environment, stage: Path, settings: Settings
+    units: list[Unit], environment: Environment, stage: Path, settings: Settings
 ) -> dict[str, tuple[str, ...]]:
     """Return, by source, the headers that were read and are no input of the build."""
     built = [unit for unit in units if unit.built.is_file()]
@@ -400,19 +279,22 @@ def find_ninja(settings: Settings) -> Path:
     return Path(found)
 
 
-def _describe_failure(project: Path, units: list[_Unit], finished: Finished) -> BuilderError:
+def _describe_failure(project: Path, units: list[Unit], finished: Finished) -> BuilderError:
     failures = []
     for unit in units:
         if unit.built.is_file() or not unit.log.is_file():
             continue
         said = unit.log.read_text(errors="replace")
-        words = [*unit.compiler, *unit.flags, "-c", unit.source]
+        command = shlex.join([*unit.compiler, *unit.flags, "-c", unit.source])
+        # Whoever reads on in the log wants to know what was run, and where.
+        unit.log.write_text(f"in {unit.built.parents[1] / 'src'}:\n{command}\n{said}")
         failures.append(
             CompileFailure(
                 source=unit.source,
-                command=shlex.join(words),
+                command=command,
                 output=said,
                 hint=find_hint(project, said),
+                log=unit.log,
             )
         )
     if failures:

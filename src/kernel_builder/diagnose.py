@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+# What a compiler says first of a fault: file:line: error (g++, clang), file(line): error (nvcc).
+_FAULT = re.compile(r"^[^\s:(]+(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b", re.MULTILINE)
+_SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,16 +21,49 @@ class CompileFailure:
         command: the compiler's command; it runs in the staged copy of the project.
         output: what the compiler said.
         hint: what to do, where that is known.
+        log: the file that has the command and all that the compiler said, where there is one.
     """
 
     source: str
     command: str
     output: str
     hint: str | None = None
+    log: Path | None = None
+
+    @property
+    def excerpt(self) -> str:
+        """What the compiler said from its first fault on, which names file and line; not all of it."""
+        first = _FAULT.search(self.output)
+        lines = self.output[0 if first is None else first.start() :].rstrip().splitlines()
+        left = len(lines) - _SHOWN_LINES
+        more = [f"... {left} more lines"] if left > 0 else []
+        return "\n".join([*lines[:_SHOWN_LINES], *more])
 
     def __str__(self) -> str:
-        lines = [f"{self.source}: does not compile", f"  {self.command}", self.output.rstrip()]
-        return "\n".join([*lines, *([f"  hint: {self.hint}"] if self.hint else [])])
+        return format_failures([self])
+
+
+def format_failures(
+    failures: Iterable[CompileFailure], *, variants: Sequence[str] = (), every: bool = True
+) -> str:
+    """Write failures of files that are one to people: the fault, then what to do, then where more is.
+
+    Args:
+        failures: the same file in one or more variants, with the same words of the compiler.
+        variants: the names of these variants.
+        every: whether these are all that were tried.
+    """
+    failures = tuple(failures)
+    first = failures[0]
+    where = "" if every or not variants else f" for {' and '.join(variants)}"
+    lines = [first.excerpt, f"{first.source}: does not compile{where}"]
+    lines += [f"  hint: {first.hint}"] if first.hint else []
+    lines += [
+        f"  the command and all that was said: {each.log}"
+        for each in failures
+        if each.log is not None
+    ]
+    return "\n".join(lines)
 
 
 # Headers of libraries that are wheels of their own, apart from the compiler's.

@@ -90,6 +90,7 @@ def check_ops(
                 answer.imported or answer.library,
                 backend=build.backend.value.upper(),
                 carried=sorted(kind.value.upper() for kind in kinds),
+                sources=sources,
             ),
         ]
         if findings:

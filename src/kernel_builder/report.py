@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.errors import StorageError
+from kernel_builder.diagnose import CompileFailure, format_failures
+from kernel_builder.errors import CompileError, StorageError
 from kernel_builder.planned import SkippedBackend
 from kernel_builder.toolchain.meter import Figures
 from kernel_spec.errors import KernelError
@@ -122,13 +123,35 @@ def format_report(report: Report) -> str:
     lines = [f"note: {note}" for note in report.notes]
     for each in report.variants:
         lines += [f"{each.variant}: warning: {warning}" for warning in each.warnings]
-    for each in report.failed:
-        lines += [str(each.error), ""]
+    lines += [line for text in _format_errors(report) for line in (text, "")]
     lines += _format_table(report) if report.variants else []
     lines += [str(skipped) for skipped in report.skipped]
     if not report.variants:
         lines.append("nothing can be built here")
     return "\n".join(lines)
+
+
+def _format_errors(report: Report) -> list[str]:
+    """Write each error once, whatever number of variants it came up in; those of compilers first."""
+    compiled: dict[tuple[str, str], list[tuple[str, CompileFailure]]] = {}
+    others: dict[str, None] = {}
+    tried = [each for each in report.variants if each.outcome is not Outcome.UP_TO_DATE]
+    for each in report.failed:
+        if isinstance(each.error, CompileError):
+            for failure in each.error.failures:
+                key = (failure.source, failure.excerpt)
+                compiled.setdefault(key, []).append((each.variant, failure))
+        else:
+            others[str(each.error)] = None
+    texts = [
+        format_failures(
+            [failure for _, failure in found],
+            variants=[variant for variant, _ in found],
+            every=len(found) == len(tried),
+        )
+        for found in compiled.values()
+    ]
+    return [*texts, *others]
 
 
 _HEAD = ("variant", "outcome", "time", "CPU", "peak", "size", "compiled", "archs", "place")

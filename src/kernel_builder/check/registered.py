@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.registrations import Registration, Registrations
@@ -16,6 +17,8 @@ _FOR_ALL = frozenset(
         "CompositeExplicitAutogradNonFunctional",
     }
 )
+
+_NOTHING = Registrations()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +153,12 @@ def _compare_schema(
 
 
 def check_complete(
-    file: str, registered: Registered, *, backend: str, carried: Iterable[str] = ()
+    file: str,
+    registered: Registered,
+    *,
+    backend: str,
+    carried: Iterable[str] = (),
+    sources: Registrations = _NOTHING,
 ) -> Iterator[Finding]:
     """Find ops that cannot be called, or not on the devices of their variant.
 
@@ -159,16 +167,32 @@ def check_complete(
         registered: what torch has after the variant was imported.
         backend: the dispatch key of the variant's own backend.
         carried: the keys that the variant has compiled code for.
+        sources: where the calls stand.
     """
-    for name in sorted(registered.dangling):
+    misspelt = _find_misspelt(registered, sources)
+    excused = set()
+    for call, meant in misspelt.items():
+        excused |= {(meant, call.key), (call.name, None)}
         yield Finding(
-            file=file,
-            rule="op-without-schema",
-            symbol=name,
-            message="it has code and no schema, so torch has no such op",
-            fix=f'define it: ops.def("{name}(...) -> ...")',
+            file=call.source,
+            rule="op-name",
+            symbol=call.name,
+            message=f"it gets code for {call.key}, and no op has this name; {meant} is defined, "
+            f"and has no code for {call.key}",
+            fix=f'did you mean ops.impl("{meant}", ...)?',
         )
+    for name in sorted(registered.dangling):
+        if (name, None) not in excused:
+            yield Finding(
+                file=file,
+                rule="op-without-schema",
+                symbol=name,
+                message="it has code and no schema, so torch has no such op",
+                fix=f'define it: ops.def("{name}(...) -> ...")',
+            )
     for name, op in sorted(registered.ops.items()):
+        if {key for meant, key in excused if meant == name}:
+            continue
         if not op.keys:
             yield Finding(
                 file=file,
@@ -181,6 +205,8 @@ def check_complete(
             yield from _check_devices(file, name, op, backend)
     for key in carried:
         served = {key, *_FOR_ALL}
+        if key in {call.key for call in misspelt}:
+            continue
         if registered.ops and not any(served & op.keys for op in registered.ops.values()):
             yield Finding(
                 file=file,
@@ -189,6 +215,22 @@ def check_complete(
                 message=f"the variant carries code for {key}, and none of its ops has any",
                 fix=f"register it: {_impl(key, 'name')}",
             )
+
+
+def _find_misspelt(registered: Registered, sources: Registrations) -> dict[Registration, str]:
+    """Return the calls that give code to a name that no op has, each with the op that was meant.
+
+    That is the op of the most similar name that lacks this code.
+    """
+    found: dict[Registration, str] = {}
+    for call in dict.fromkeys(sources.calls):
+        if call.name not in registered.dangling or call.key is None:
+            continue
+        lacking = [name for name, op in registered.ops.items() if call.key not in op.keys]
+        close = get_close_matches(call.name, lacking, n=1, cutoff=0.7)
+        if close:
+            found[call] = close[0]
+    return found
 
 
 def _check_devices(file: str, name: str, op: RegisteredOp, backend: str) -> Iterator[Finding]:

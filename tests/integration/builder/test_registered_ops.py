@@ -117,6 +117,17 @@ def test_a_schema_that_differs_is_named(kit: Kit, settings: Settings) -> None:
         assert [each.rule for each in found] == rules
 
 
+@pytest.mark.parametrize("call", ["def", "impl"])
+def test_one_misspelt_name_is_one_fault(call: str, kit: Kit, settings: Settings) -> None:
+    project = kit("add_stable")
+    binding = project / "torch-ext" / "torch_binding.cpp"
+    text = binding.read_text()
+    binding.write_text(text.replace(f'ops.{call}("add_one', f'ops.{call}("ad_one'))
+    assert binding.read_text() != text
+    name = "ad_one" if call == "impl" else "add_one"
+    assert find(project, settings) == {("op-name", name)}
+
+
 def test_a_function_that_is_boxed_by_hand_is_told_of(kit: Kit, settings: Settings) -> None:
     project = kit("add_stable")
     text = (BROKEN / "wrong_signature.cpp").read_text()

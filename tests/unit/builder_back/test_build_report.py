@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from kernel_builder.check.finding import Finding
-from kernel_builder.errors import CheckError, StorageError
+from kernel_builder.diagnose import CompileFailure
+from kernel_builder.errors import CheckError, CompileError, StorageError
 from kernel_builder.planned import SkippedBackend
 from kernel_builder.progress import BarReporter, LineReporter, open_reporter
 from kernel_builder.report import (
@@ -161,3 +162,37 @@ def test_figures_of_a_program_that_was_killed_are_none(tmp_path: Path) -> None:
     assert read_figures(place) is None
     place.write_text("1.5 0.5 4096\n")
     assert read_figures(place) == Figures(seconds=1.5, cpu_seconds=0.5, peak=4096)
+
+
+def failed(variant: str, output: str, log: str) -> VariantReport:
+    failure = CompileFailure(source="a.cpp", command="g++", output=output, log=Path(log))
+    return VariantReport(
+        variant=variant, outcome=Outcome.FAILED, seconds=1.0, error=CompileError((failure,))
+    )
+
+
+def test_the_same_fault_of_two_variants_is_written_once() -> None:
+    fault = "a.cpp:1:2: error: no\n"
+    report = Report(
+        project=Path("p"),
+        variants=(failed("torch-cpu", fault, "/1.log"), failed("torch-cuda", fault, "/2.log")),
+    )
+    text = format_report(report)
+    assert text.count("a.cpp:1:2: error: no") == 1
+    assert text.index("/1.log") < text.index("/2.log")
+    assert "a.cpp: does not compile\n" in text
+
+
+def test_a_fault_of_one_variant_alone_names_it() -> None:
+    good = VariantReport(variant="torch-rocm", outcome=Outcome.BUILT, seconds=1.0, path=Path("p/b"))
+    report = Report(
+        project=Path("p"),
+        variants=(
+            failed("torch-cpu", "a.cpp:1:2: error: no\n", "/1.log"),
+            failed("torch-cuda", "a.cpp:9:9: error: else\n", "/2.log"),
+            good,
+        ),
+    )
+    text = format_report(report)
+    assert "a.cpp: does not compile for torch-cpu\n" in text
+    assert "a.cpp: does not compile for torch-cuda\n" in text

@@ -98,3 +98,31 @@ def test_code_without_schema_and_carried_code_without_op_are_found() -> None:
     found = Registered(ops={}, dangling=frozenset({"g"}))
     assert rules(list(check_complete("k.so", found, backend="CPU"))) == [("op-without-schema", "g")]
     assert rules(complete("CUDA", carried=("CPU", "CUDA"))) == [("op-without-code", "CPU")]
+
+
+def test_a_misspelt_op_is_one_fault_that_names_the_op_that_was_meant() -> None:
+    typo = replace(IMPL, name="silu_and_mul_", source="cpu.cpp")
+    bare = RegisteredOp(schema=AS_TORCH, keys=frozenset())
+    registered = Registered(
+        ops={"silu_and_mul": bare}, dangling=frozenset({"silu_and_mul_"}), parsed={}
+    )
+    calls = Registrations(calls=(typo,))
+    (finding,) = check_complete("k.so", registered, backend="CPU", carried=["CPU"], sources=calls)
+    assert (finding.rule, finding.symbol, finding.file) == ("op-name", "silu_and_mul_", "cpu.cpp")
+    assert finding.fix == 'did you mean ops.impl("silu_and_mul", ...)?'
+
+
+def test_a_name_that_resembles_none_stays_two_faults() -> None:
+    typo = replace(IMPL, name="rotate")
+    bare = RegisteredOp(schema=AS_TORCH, keys=frozenset())
+    registered = Registered(ops={"f": bare}, dangling=frozenset({"rotate"}))
+    found = check_complete("k.so", registered, backend="CPU", sources=Registrations(calls=(typo,)))
+    assert rules(list(found)) == [("op-without-schema", "rotate"), ("op-without-code", "f")]
+
+
+def test_an_op_that_has_the_code_was_not_meant() -> None:
+    typo = replace(IMPL, name="scale_")
+    full = RegisteredOp(schema=AS_TORCH, keys=frozenset({"CPU"}))
+    registered = Registered(ops={"scale": full}, dangling=frozenset({"scale_"}))
+    found = check_complete("k.so", registered, backend="CPU", sources=Registrations(calls=(typo,)))
+    assert rules(list(found)) == [("op-without-schema", "scale_")]

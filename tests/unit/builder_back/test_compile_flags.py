@@ -189,14 +189,28 @@ def test_the_link_exports_the_entry_alone_and_has_no_search_path() -> None:
     assert not any("rpath" in word for word in command)
 
 
-def test_a_failure_shows_file_command_words_and_hint() -> None:
-    failure = CompileFailure(source="a.cpp", command="g++ -c a.cpp", output="no\n", hint="do this")
+def test_a_failure_shows_the_fault_first_and_the_log_last() -> None:
+    said = "In file included from a.cpp:1:\na.h:3:1: error: no\n  3 | no\n"
+    failure = CompileFailure(
+        source="a.cpp", command="g++ -c a.cpp", output=said, hint="do this", log=Path("/logs/a.log")
+    )
     assert str(failure).splitlines() == [
+        "a.h:3:1: error: no",
+        "  3 | no",
         "a.cpp: does not compile",
-        "  g++ -c a.cpp",
-        "no",
         "  hint: do this",
+        "  the command and all that was said: /logs/a.log",
     ]
+
+
+def test_long_words_are_cut_and_words_of_nvcc_are_known() -> None:
+    long = "x.cu(7): error: undefined\n" + "note\n" * 99
+    failure = CompileFailure(source="x.cu", command="nvcc", output=f"warning: w\n{long}")
+    lines = failure.excerpt.splitlines()
+    assert lines[0] == "x.cu(7): error: undefined"
+    assert (len(lines), lines[-1]) == (41, "... 60 more lines")
+    killed = replace(failure, output="nvcc: killed\n")
+    assert killed.excerpt == "nvcc: killed"
 
 
 def test_hints(tmp_path: Path) -> None:

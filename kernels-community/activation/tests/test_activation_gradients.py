@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 LAYERS = {
     "FastGELU": "gelu_fast",
@@ -121,6 +122,26 @@ def test_a_gradient_flows_through_out(activation: ModuleType) -> None:
 def test_a_transform_of_torch_func_is_refused_not_ignored(activation: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="setup_context"):
         torch.func.grad(lambda x: activation.layers.Silu()(x).sum())(torch.randn(4, 8))
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu_tanh_and_mul"])
+def test_forward_mode_is_refused_not_a_slope_of_zero(activation: ModuleType, name: str) -> None:
+    layers = {function: layer for layer, function in LAYERS.items()}
+    layer = getattr(activation.layers, layers[name])()
+    x = torch.randn(4, 8)
+
+    def through_out(values: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(4, 4 if name.endswith("mul") else 8)
+        getattr(activation, name)(out, values)
+        return out
+
+    for function in (layer, through_out):
+        with pytest.raises(NotImplementedError, match=f"{name}: input has a tangent"):
+            torch.func.jvp(function, (x,), (torch.ones_like(x),))
+        with forward_ad.dual_level():
+            function(x)
+            with pytest.raises(NotImplementedError, match=f"{name}: input has a tangent"):
+                function(forward_ad.make_dual(x, torch.ones_like(x)))
 
 
 def test_overwriting_what_a_backward_needs_is_an_error(activation: ModuleType) -> None:

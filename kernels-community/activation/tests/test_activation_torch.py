@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 from types import ModuleType
+from typing import ClassVar
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 FUNCTIONS_OF_LAYERS = {
@@ -64,6 +67,63 @@ def test_a_function_compiles_into_one_graph(activation: ModuleType, name: str) -
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(*rest), step(*rest))
+
+
+class Seen(TorchDispatchMode):
+    """Notes what is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.name().split("::")[1])
+        return func(*args, **(kwargs or {}))
+
+
+class Tagged(torch.Tensor):
+    """A tensor that takes part in what is done with it."""
+
+    seen: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(getattr(func, "__name__", str(func)))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def test_modes_and_subclasses_see_the_op(activation: ModuleType) -> None:
+    x = torch.randn(4, 8)
+    with Seen() as seen:
+        activation.silu(torch.empty(4, 8), x)
+        activation.layers.SiluAndMul()(x)
+    assert [name for name in seen.names if "silu" in name] == ["silu", "silu_and_mul"]
+
+    Tagged.seen.clear()
+    activation.silu(torch.empty(4, 8), x.as_subclass(Tagged))
+    assert "silu.default" in Tagged.seen
+
+
+def test_it_is_traced_without_dynamo(activation: ModuleType) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        activation.silu(out, x)
+        return activation.layers.Gelu()(out)
+
+    class Step(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return step(x)
+
+    x = torch.randn(4, 8)
+    for traced in (
+        make_fx(step, tracing_mode="fake")(x),
+        torch.export.export(Step(), (x,), strict=False).module(),
+    ):
+        assert [op for op in ("silu", "gelu") if f".{op}.default" in traced.code] == [
+            "silu",
+            "gelu",
+        ]
+        torch.testing.assert_close(traced(x), step(x))
 
 
 @pytest.mark.parametrize(("layer", "function"), FUNCTIONS_OF_LAYERS.items())

@@ -1,123 +1,174 @@
-"""What each function does where autograd records, and where it does not."""
+"""What each function does where autograd records, and where it does not.
+
+A call on a small tensor takes as long as Python and torch need to reach the op, so nothing is done here
+that the op does itself, and everything that does not change from call to call is looked up once, by
+the two functions that make the others: `filler` and `activator`.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import is_grad_enabled
+from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
+from torch.compiler import is_dynamo_compiling
 
 from . import gradients
-from ._checks import check_input, check_output
+from ._checks import check_input, check_no_tangent, check_output, is_gated
 from ._ops import add_op_namespace_prefix, ops
 
-# The overloads themselves: torch would look for them again in every call.
-_FORWARD = {
-    name: getattr(ops, name).default
-    for name in (
-        "fatrelu_and_mul",
-        "gelu",
-        "gelu_and_mul",
-        "gelu_fast",
-        "gelu_new",
-        "gelu_quick",
-        "gelu_tanh",
-        "gelu_tanh_and_mul",
-        "mul_and_silu",
-        "silu",
-        "silu_and_mul",
-    )
-}
+NAMES = (
+    "fatrelu_and_mul",
+    "gelu",
+    "gelu_and_mul",
+    "gelu_fast",
+    "gelu_new",
+    "gelu_quick",
+    "gelu_tanh",
+    "gelu_tanh_and_mul",
+    "mul_and_silu",
+    "silu",
+    "silu_and_mul",
+)
 # Three names of one function have one gradient.
-_GRADIENT_OF = {name: name for name in _FORWARD} | {
-    "gelu_fast": "gelu_tanh",
-    "gelu_new": "gelu_tanh",
-}
-# Only some devices have kernels for gradients, and so only some builds have the ops.
-_BACKWARD = {
-    name: getattr(ops, f"{name}_backward").default
-    for name in sorted(set(_GRADIENT_OF.values()))
-    if hasattr(ops, f"{name}_backward")
-}
+_GRADIENT_OF = {"gelu_fast": "gelu_tanh", "gelu_new": "gelu_tanh"}
+
+Fill = Callable[..., None]
+Activate = Callable[..., torch.Tensor]
 
 
-def fill(op: str, out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
-    """Fill `out` with what `op` makes of `x`; a gradient flows through `out` if `x` wants one.
+def _overload(name: str) -> Any:
+    """The overload itself: torch would look for it again in every call."""
+    return getattr(ops, name).default
 
-    Raises:
-        ValueError: `out` or `x` is not as `op` needs it.
+
+def _direct(overload: Any) -> Callable[..., Any]:
+    """What torch's own wrapper in Python calls and does no more than that."""
+    call: Callable[..., Any] = getattr(overload, "_op", overload)
+    return call
+
+
+# What torch.autograd.graph.increment_version calls once it has asked whether it got a tensor or several.
+_increment_version = getattr(torch._C, "_increment_version", increment_version)
+
+
+def filler(op: str) -> Fill:
+    """Make the function ``fill(out, x, *options)`` that fills `out` with what `op` makes of `x`.
+
+    A gradient flows through `out` if `x` wants one, at the cost of a copy. `fill` raises ValueError
+    where `out` or `x` is not as `op` needs it.
     """
-    if (x.requires_grad or out.requires_grad) and torch.is_grad_enabled():
-        check_output(op, out, x)
-        out.copy_(activate(op, x, *options))
-        return
-    _call(op, out, x, *options)
-    if not torch.compiler.is_compiling():
+    overload, activate = _overload(op), activator(op)
+    call = _direct(overload)
+
+    def fill(out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
+        if forward_ad._current_level >= 0:
+            check_no_tangent(op, x)
+        if (x.requires_grad or out.requires_grad) and is_grad_enabled():
+            check_output(op, out, x)
+            out.copy_(activate(x, *options))
+            return
+        if is_dynamo_compiling():
+            overload(out, x, *options)
+            return
+        # The op itself refuses what is wrong. Only then it is looked at here, to say it better: to
+        # ask tensors for their shapes from Python takes as long as the rest of a call.
+        try:
+            if options:
+                call(out, x, *options)
+            else:  # to unpack what is empty takes 0.1 µs
+                call(out, x)
+        except RuntimeError:
+            check_output(op, out, x)
+            raise
         # So that a backward that still needs what `out` held before fails instead of using this.
-        increment_version(out)
+        _increment_version((out,))
+
+    return fill
 
 
-def activate(op: str, x: torch.Tensor, *options: float) -> torch.Tensor:
-    """Return what `op` makes of `x`.
+@cache
+def activator(op: str) -> Activate:
+    """Make the function ``activate(x, *options)`` that returns what `op` makes of `x`.
 
-    Raises:
-        ValueError: `x` is not as `op` needs it.
+    `activate` raises ValueError where `x` is not as `op` needs it.
     """
-    if x.requires_grad and torch.is_grad_enabled():
-        return _record(op, x, *options)
-    return _compute(op, x, *options)
+    compute = _computer(op)
+    recorder = _make_recorder(op, compute)
+    # What its `apply` calls once it knows that no transform of torch.func is active.
+    record = super(torch.autograd.Function, recorder).apply
+    transforms_active = torch._C._are_functorch_transforms_active
+
+    def activate(x: torch.Tensor, *options: float) -> torch.Tensor:
+        if forward_ad._current_level >= 0:
+            check_no_tangent(op, x)
+        if not (x.requires_grad and is_grad_enabled()):
+            return compute(x, *options)
+        if is_dynamo_compiling() or transforms_active():
+            return recorder.apply(x, *options)
+        return record(x, *options)
+
+    return activate
 
 
-def _call(op: str, out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
-    # The op itself refuses what is wrong. Only then it is looked at here, to say it better: to ask
-    # tensors for their shapes from Python takes as long as the rest of a call.
-    try:
-        _FORWARD[op](out, x, *options)
-    except RuntimeError:
-        check_output(op, out, x)
-        raise
+def _computer(op: str) -> Activate:
+    overload, gated = _overload(op), is_gated(op)
+    call = _direct(overload)
 
-
-def _compute(op: str, x: torch.Tensor, *options: float) -> torch.Tensor:
-    if "_and_" in op:
-        check_input(op, x)
-        out = x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
-    else:
-        out = torch.empty_like(x)
-    _call(op, out, x, *options)
-    return out
-
-
-class _Activate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, op: str, x: torch.Tensor, *options: float) -> torch.Tensor:
-        ctx.save_for_backward(x)
-        ctx.gradient_of = _GRADIENT_OF[op]
-        ctx.options = options
-        return _compute(op, x, *options)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        (x,) = ctx.saved_tensors
-        op, options = ctx.gradient_of, ctx.options
-        # A second derivative is asked for where autograd records here: plain torch has one.
-        if x.is_cuda and op in _BACKWARD and not torch.is_grad_enabled():
-            grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-            _BACKWARD[op](grad_x, grad, x, *options)
+    def compute(x: torch.Tensor, *options: float) -> torch.Tensor:
+        if gated:
+            check_input(op, x)
+            out = x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
         else:
-            grad_x = gradients.input_gradient(op, grad, x, *options)
-        return None, grad_x, *(None for _ in options)
+            out = torch.empty_like(x)
+        if is_dynamo_compiling():
+            overload(out, x, *options)
+            return out
+        try:
+            call(out, x, *options)
+        except RuntimeError:
+            check_output(op, out, x)
+            raise
+        return out
+
+    return compute
 
 
-# What Function.apply calls once it knows that no transform of torch.func is active.
-_apply = super(torch.autograd.Function, _Activate).apply
+def _make_recorder(op: str, compute: Activate) -> type[torch.autograd.Function]:
+    """Make the node of autograd's graph for `op`; one each, since every argument costs time."""
+    gradient_of = _GRADIENT_OF.get(op, op)
+    # Only some devices have kernels for gradients, and so only some builds have the ops.
+    overload = _overload(f"{gradient_of}_backward") if _has_backward(gradient_of) else None
+    call = _direct(overload)
+
+    class Recorder(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, *options: float) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            ctx.options = options
+            return compute(x, *options)
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> Any:
+            (x,) = ctx.saved_tensors
+            options = ctx.options
+            # A second derivative is asked for where autograd records here: plain torch has one.
+            if overload is not None and x.is_cuda and not is_grad_enabled():
+                grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+                (overload if is_dynamo_compiling() else call)(grad_x, grad, x, *options)
+            else:
+                grad_x = gradients.input_gradient(gradient_of, grad, x, *options)
+            return (grad_x, *(None for _ in options)) if options else grad_x
+
+    return Recorder
 
 
-def _record(op: str, x: torch.Tensor, *options: float) -> torch.Tensor:
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return _Activate.apply(op, x, *options)
-    return _apply(op, x, *options)
+def _has_backward(name: str) -> bool:
+    return hasattr(ops, f"{name}_backward")
 
 
 def _register_fakes() -> None:
@@ -125,10 +176,11 @@ def _register_fakes() -> None:
 
     A fake also stands for the ops on the device ``meta``.
     """
-    for name in _FORWARD:
+    for name in NAMES:
         torch.library.register_fake(add_op_namespace_prefix(name), partial(check_output, name))
-    for name in _BACKWARD:
-        torch.library.register_fake(add_op_namespace_prefix(f"{name}_backward"), _fill_first)
+        if _has_backward(name):
+            backward = add_op_namespace_prefix(f"{name}_backward")
+            torch.library.register_fake(backward, _fill_first)
 
 
 def _fill_first(*_arguments: object) -> None:

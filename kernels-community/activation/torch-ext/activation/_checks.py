@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import torch
+from torch.autograd import forward_ad
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -14,7 +15,7 @@ def check_input(op: str, input: torch.Tensor) -> None:
     Raises:
         ValueError: a dtype without a kernel; for the gated ops no even last dimension.
     """
-    if _is_gated(op) and (input.dim() == 0 or input.shape[-1] % 2):
+    if is_gated(op) and (input.dim() == 0 or input.shape[-1] % 2):
         raise ValueError(
             f"{op}: the last dimension of input holds two halves, so its size must be even;"
             f" found shape {_spell(input.shape)}"
@@ -29,7 +30,7 @@ def check_output(op: str, out: torch.Tensor, input: torch.Tensor, *_options: flo
     Raises:
         ValueError: `out` has another shape, dtype or device, or `input` is not as `op` needs it.
     """
-    if _is_gated(op):
+    if is_gated(op):
         check_input(op, input)
         expected = (*input.shape[:-1], input.shape[-1] // 2)
         if out.shape != expected:
@@ -53,7 +54,21 @@ def check_output(op: str, out: torch.Tensor, input: torch.Tensor, *_options: flo
         )
 
 
-def _is_gated(op: str) -> bool:
+def check_no_tangent(op: str, input: torch.Tensor) -> None:
+    """Refuse an `input` of forward-mode differentiation, whose result would have a slope of 0.
+
+    Raises:
+        NotImplementedError: `input` has a tangent.
+    """
+    if forward_ad.unpack_dual(input).tangent is not None:
+        raise NotImplementedError(
+            f"{op}: input has a tangent (torch.autograd.forward_ad or torch.func.jvp), and this"
+            f" kernel has only gradients of reverse mode; reference.{op} has both"
+        )
+
+
+def is_gated(op: str) -> bool:
+    """Whether `op` multiplies two halves of its input."""
     return "_and_" in op
 
 

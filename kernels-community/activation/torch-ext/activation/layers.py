@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ._autograd import activate
+from ._autograd import activator
 
 __all__ = [
     "FastGELU",
@@ -25,6 +25,18 @@ __all__ = [
     "SiluAndMul",
 ]
 
+_fatrelu_and_mul = activator("fatrelu_and_mul")
+_gelu = activator("gelu")
+_gelu_and_mul = activator("gelu_and_mul")
+_gelu_fast = activator("gelu_fast")
+_gelu_new = activator("gelu_new")
+_gelu_quick = activator("gelu_quick")
+_gelu_tanh = activator("gelu_tanh")
+_gelu_tanh_and_mul = activator("gelu_tanh_and_mul")
+_mul_and_silu = activator("mul_and_silu")
+_silu = activator("silu")
+_silu_and_mul = activator("silu_and_mul")
+
 
 class Silu(nn.Module):
     """``x / (1 + exp(-x))``, of the shape of `x`."""
@@ -33,7 +45,7 @@ class Silu(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("silu", x)
+        return _silu(x)
 
 
 class Gelu(nn.Module):
@@ -43,7 +55,7 @@ class Gelu(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu", x)
+        return _gelu(x)
 
 
 class GeluTanh(nn.Module):
@@ -53,7 +65,7 @@ class GeluTanh(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu_tanh", x)
+        return _gelu_tanh(x)
 
 
 class FastGELU(nn.Module):
@@ -63,7 +75,7 @@ class FastGELU(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu_fast", x)
+        return _gelu_fast(x)
 
 
 class NewGELU(nn.Module):
@@ -73,7 +85,7 @@ class NewGELU(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu_new", x)
+        return _gelu_new(x)
 
 
 class QuickGELU(nn.Module):
@@ -83,7 +95,7 @@ class QuickGELU(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu_quick", x)
+        return _gelu_quick(x)
 
 
 class SiluAndMul(nn.Module):
@@ -93,7 +105,7 @@ class SiluAndMul(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("silu_and_mul", x)
+        return _silu_and_mul(x)
 
 
 class MulAndSilu(nn.Module):
@@ -103,7 +115,7 @@ class MulAndSilu(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("mul_and_silu", x)
+        return _mul_and_silu(x)
 
 
 class GeluAndMul(nn.Module):
@@ -113,7 +125,7 @@ class GeluAndMul(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu_and_mul", x)
+        return _gelu_and_mul(x)
 
 
 class GeluTanhAndMul(nn.Module):
@@ -123,7 +135,7 @@ class GeluTanhAndMul(nn.Module):
     has_backward: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("gelu_tanh_and_mul", x)
+        return _gelu_tanh_and_mul(x)
 
 
 class FatreluAndMul(nn.Module):
@@ -138,4 +150,4 @@ class FatreluAndMul(nn.Module):
     threshold: float
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return activate("fatrelu_and_mul", x, getattr(self, "threshold", 0.0))
+        return _fatrelu_and_mul(x, getattr(self, "threshold", 0.0))

@@ -18,6 +18,8 @@ TOLERANCE = {
     torch.bfloat16: 4e-3,
     torch.float64: 1e-14,
 }
+# Of whole numbers there is none.
+GRADIENT_TOLERANCE = {dtype: TOLERANCE[dtype] for dtype in TOLERANCE if dtype.is_floating_point}
 
 
 def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
@@ -34,7 +36,7 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
             inputs=picture,
             sizes={"rows": 1, "width": 1},
             tolerance=TOLERANCE,
-            differentiable=False,
+            gradient_tolerance=GRADIENT_TOLERANCE,
             batch="rows" if weights == "default" else None,
         )
 
@@ -49,7 +51,7 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
         inputs=planes,
         sizes={"count": 1, "rows": 1, "width": 1},
         tolerance=TOLERANCE,
-        differentiable=False,
+        gradient_tolerance=GRADIENT_TOLERANCE,
     )
     if hasattr(kernel.ops, "img2gray_by_grid") and device.type == "cuda":
         yield Case(

@@ -188,6 +188,49 @@ def test_more_bytes_than_31_bits_count(img2gray: ModuleType, device: str) -> Non
         assert torch.equal(grey[rows], img2gray.reference.img2gray(image[rows]))
 
 
+@pytest.mark.parametrize("layout", ["hwc", "chw"])
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_a_float_picture_has_a_gradient(
+    img2gray: ModuleType, weights: str, dtype: torch.dtype, layout: str
+) -> None:
+    pixels = picture(2, 4, 5, 3, dtype=dtype)
+    image = (pixels if layout == "hwc" else pixels.movedim(-1, 1).contiguous()).requires_grad_()
+    along = torch.rand(2, 4, 5).to(dtype)
+    (found,) = torch.autograd.grad(img2gray.img2gray(image, weights, layout=layout), image, along)
+
+    exact = pixels.double().requires_grad_()
+    (expected,) = torch.autograd.grad(
+        img2gray.reference.img2gray(exact, weights), exact, along.double()
+    )
+    found = found if layout == "hwc" else found.movedim(1, -1)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, expected.to(dtype))
+    with torch.no_grad():
+        assert not img2gray.img2gray(image, weights, layout=layout).requires_grad
+
+
+def test_the_gradient_can_be_differentiated_and_compiled(img2gray: ModuleType) -> None:
+    image = picture(3, 4, 3, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(img2gray.img2gray, (image,))
+    assert torch.autograd.gradgradcheck(img2gray.img2gray, (image,))
+
+    def brightness(pixels: torch.Tensor) -> torch.Tensor:
+        return img2gray.img2gray(pixels * 2, "bt601").square().mean()
+
+    compiled = torch.compile(brightness, fullgraph=True, backend="aot_eager")
+    found, expected = (torch.autograd.grad(f(image), image) for f in (compiled, brightness))
+    torch.testing.assert_close(found, expected)
+
+
+def test_other_derivatives_are_refused_not_zero(img2gray: ModuleType) -> None:
+    image = picture(3, 4, 3, dtype=torch.float32)
+    with pytest.raises(NotImplementedError, match="img2gray: input has a tangent"):
+        torch.func.jvp(img2gray.img2gray, (image,), (image,))
+    with pytest.raises(RuntimeError, match="setup_context"):
+        torch.func.grad(lambda pixels: img2gray.img2gray(pixels).sum())(image)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, *REALS], ids=str)
 def test_opcheck(img2gray: ModuleType, dtype: torch.dtype) -> None:
     out = torch.empty(4, 5, dtype=dtype)

@@ -1,6 +1,8 @@
 // The ops on tensors: checks them, finds torch's stream, and hands plain memory to the launch.
 #include "cuda_img2gray.h"
 
+#include <optional>
+
 #include <cuda_runtime_api.h>
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -33,7 +35,9 @@ void convert_by(Form form, Tensor& out, const Tensor& image, const std::string& 
   const ImageView view = view_image(out, image, form == Form::kBest);
   if (view.pixels() == 0) return;
   const auto device = image.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device);
+  std::optional<torch::stable::accelerator::DeviceGuard> guard;  // costs more than to look
+  int current = -1;
+  if (cudaGetDevice(&current) != cudaSuccess || current != device) guard.emplace(device);
   void* handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &handle));
   STD_CUDA_CHECK(launch_convert(

@@ -3,7 +3,12 @@
 # ruff: noqa: A002  (`input` is torch's own name for it)
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import is_grad_enabled
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 
 from . import reference as reference  # for tests and benchmarks, not part of the interface
 from ._ops import add_op_namespace_prefix, ops
@@ -32,10 +37,12 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
     Returns:
         (H, W) or (N, H, W) of the dtype of `input`, contiguous. For uint8 the exact sum with its
         decimals cut off, so grey colours keep their value. For floating point the sum from left to
-        right in float32 (float64 for float64 input), rounded to the dtype.
+        right in float32 (float64 for float64 input), rounded to the dtype. Where autograd records
+        and `input` requires a gradient, it has one.
 
     Raises:
         ValueError: the shape, dtype, weights or layout is none of these.
+        NotImplementedError: `input` has a tangent of forward-mode differentiation.
     """
     if layout not in _LAYOUTS:
         raise ValueError(f"img2gray: layout must be 'hwc' or 'chw'; found {layout!r}")
@@ -53,18 +60,56 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
             f"img2gray: input must be uint8 or floating point (float16, bfloat16, float32,"
             f" float64); found {input.dtype} of shape {tuple(shape)}"
         )
+    if forward_ad._current_level >= 0:
+        _check_no_tangent(input)
     image = input if channel_dim == -1 else input.movedim(channel_dim, -1)
-    out = input.new_empty(image.shape[:-1])
-    _fill(out, image, weights)
+    if input.requires_grad and is_grad_enabled():
+        recorded: torch.Tensor = _Recorder.apply(image, weights)
+        return recorded
+    return _weigh(image, weights)
+
+
+def _weigh(image: torch.Tensor, weights: str) -> torch.Tensor:
+    out = image.new_empty(image.shape[:-1])
+    if is_dynamo_compiling():
+        _fill(out, image, weights)
+    else:
+        _fill_directly(out, image, weights)
     return out
+
+
+class _Recorder(torch.autograd.Function):
+    """`_weigh`, where a gradient is wanted: the weights times that of the result."""
+
+    @staticmethod
+    def forward(ctx: Any, image: torch.Tensor, weights: str) -> torch.Tensor:
+        ctx.weights = weights
+        return _weigh(image, weights)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        numerators, denominator = reference.WEIGHTS[ctx.weights]
+        wide = grad if grad.dtype == torch.float64 else grad.float()
+        parts = [wide * (numerator / denominator) for numerator in numerators]
+        return torch.stack(parts, dim=-1).to(grad.dtype), None
+
+
+def _check_no_tangent(input: torch.Tensor) -> None:
+    if forward_ad.unpack_dual(input).tangent is not None:
+        raise NotImplementedError(
+            "img2gray: input has a tangent (torch.autograd.forward_ad or torch.func.jvp), and this"
+            " kernel has only gradients of reverse mode; reference.img2gray has both"
+        )
 
 
 def _fill_out(*_arguments: object) -> None:
     """The op only writes into `out`, whose shape is already known."""
 
 
-# The overload itself: torch would look for it again in every call.
+# The overload itself, which torch would look for again in every call, and what its wrapper in
+# Python calls and does no more than that.
 _fill = ops.img2gray.default
+_fill_directly = getattr(_fill, "_op", _fill)
 for _name in ("img2gray", "img2gray_by_grid"):
     if hasattr(ops, _name):
         torch.library.register_fake(add_op_namespace_prefix(_name), _fill_out)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.glibc import check_symbol_versions
+from kernel_builder.check.macos import check_macos, is_mac_library
 from kernel_builder.check.python_abi import check_python_abi
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.torch_abi import check_stable_abi
@@ -27,11 +28,13 @@ class Interfaces:
         manylinux: the policy of PEP 600, such as ``manylinux_2_28``.
         python: the oldest Python whose stable ABI counts.
         torch: the version of torch's stable ABI; None: all of torch may be asked for.
+        macos: the oldest macOS that libraries for it must run on.
     """
 
     manylinux: str
     python: tuple[int, int]
     torch: MajorMinor | None
+    macos: tuple[int, int] = (15, 0)
 
 
 def list_libraries(directory: Path) -> tuple[Path, ...]:
@@ -45,18 +48,21 @@ def check_abi(directory: Path, interfaces: Interfaces) -> Iterator[Finding]:
     """Find what the libraries of a variant ask for that is not sure to be there.
 
     It goes by what the dynamic loader reads, so a stripped library is judged like any other. What
-    cannot be read is a finding.
+    cannot be read is a finding. Of a library for macOS its oldest macOS alone is judged.
     """
     for place in list_libraries(directory):
         file = place.relative_to(directory).as_posix()
         try:
+            if is_mac_library(place.read_bytes()[:4]):
+                yield from check_macos(file, place, interfaces.macos)
+                continue
             library = SharedLibrary(file=file, facts=read_elf(place))
         except (BinaryFormatError, OSError) as err:
             yield Finding(
                 file=file,
                 rule="unreadable",
                 message=f"the library cannot be read here, so nothing of it is proved: {err}",
-                fix="build it again; libraries of other systems than Linux are not judged here",
+                fix="build it again; of other systems than Linux and macOS nothing is judged here",
             )
             continue
         caps = find_policy(interfaces.manylinux, library.facts.machine)

@@ -11,6 +11,7 @@ import click
 from kernel_builder.cli.frame import project_argument
 
 if TYPE_CHECKING:
+    from kernel_builder.check.abi import Interfaces
     from kernel_spec.version import MajorMinor
 
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
@@ -38,6 +39,14 @@ def _parse_version(
     help="The policy of PEP 600 that says which C and C++ libraries there are.",
 )
 @click.option(
+    "--macos",
+    callback=_parse_version,
+    metavar="X.Y",
+    default="15.0",
+    show_default=True,
+    help="The oldest macOS that libraries for it must run on.",
+)
+@click.option(
     "-p",
     "--python-abi",
     callback=_parse_version,
@@ -55,6 +64,7 @@ def _parse_version(
 def check_abi(
     directory: Path,
     manylinux: str,
+    macos: tuple[int, int],
     python_abi: tuple[int, int],
     torch_stable_abi: tuple[int, int] | None,
 ) -> None:
@@ -76,21 +86,31 @@ def check_abi(
     for found in find_variants(place):
         variant = found.resolve()
         torch = MajorMinor(*torch_stable_abi) if torch_stable_abi else _stable_abi_of(variant.name)
-        interfaces = Interfaces(manylinux=manylinux, python=python_abi, torch=torch)
+        interfaces = Interfaces(manylinux=manylinux, python=python_abi, torch=torch, macos=macos)
         findings = tuple(check_libraries(variant, interfaces))
         failed = failed or bool(findings)
         for finding in findings:
             click.echo(f"{variant.name}: {finding}")
         if not findings:
-            count = len(list_libraries(variant))
-            need = [manylinux, f"Python {'.'.join(map(str, python_abi))}"]
-            need += [f"torch's stable ABI {torch}"] if torch is not None else []
-            what = f"{count} librar{'y needs' if count == 1 else 'ies need'} no more than "
-            click.echo(
-                f"{variant.name}: " + (what + ", ".join(need) if count else "ok, no libraries")
-            )
+            click.echo(f"{variant.name}: {_describe_good(list_libraries(variant), interfaces)}")
     if failed:
         raise click.exceptions.Exit(1)
+
+
+def _describe_good(libraries: tuple[Path, ...], interfaces: Interfaces) -> str:
+    """Say what was proved of libraries that ask for no more than they may."""
+    from kernel_builder.check.macos import is_mac_library
+
+    mac = {is_mac_library(place.read_bytes()[:4]) for place in libraries}
+    need = [interfaces.manylinux, f"Python {'.'.join(map(str, interfaces.python))}"]
+    need += [f"torch's stable ABI {interfaces.torch}"] if interfaces.torch is not None else []
+    if mac == {True}:
+        need = [f"macOS {'.'.join(map(str, interfaces.macos))}"]
+    elif mac == {True, False}:
+        need.append(f"macOS {'.'.join(map(str, interfaces.macos))}")
+    count = len(libraries)
+    what = f"{count} librar{'y needs' if count == 1 else 'ies need'} no more than "
+    return what + ", ".join(need) if count else "ok, no libraries"
 
 
 def _stable_abi_of(name: str) -> MajorMinor | None:

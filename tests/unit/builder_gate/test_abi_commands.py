@@ -1,6 +1,7 @@
 """``check-abi``, ``check-builds`` and ``hash`` as a user calls them, on variants without a compiler."""
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kernel_builder.check.glibc import check_symbol_versions
+from kernel_builder.check.macos import check_macos, read_mac_images
 from kernel_builder.check.python_abi import check_python_abi
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.cli.check_abi import check_abi
@@ -154,3 +156,63 @@ def test_hash_writes_what_the_files_are(project: Path) -> None:
     # What was proved, was proved of other files.
     assert "proof" not in json.loads(place.read_bytes()).get("kernels-ext", {})
     assert [path.name for path in variant.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def mac_library(*commands: bytes, order: str = "<", cpu: int = 0x0100000C) -> bytes:
+    """Return a library for macOS of load commands alone."""
+    size = sum(map(len, commands))
+    return struct.pack(f"{order}8I", 0xFEEDFACF, cpu, 0, 6, len(commands), size, 0, 0) + b"".join(
+        commands
+    )
+
+
+def build_version(major: int, minor: int, *, platform: int = 1, order: str = "<") -> bytes:
+    return struct.pack(f"{order}6I", 0x32, 24, platform, major << 16 | minor << 8, 0, 0)
+
+
+def test_the_oldest_macos_is_read_of_each_processor(tmp_path: Path) -> None:
+    old = mac_library(struct.pack("<4I", 0x24, 16, 14 << 16 | 2 << 8, 0), cpu=0x01000007)
+    new = mac_library(struct.pack("<2I", 0x19, 8), build_version(26, 0))
+    parts = struct.pack(">2I", 0xCAFEBABE, 2)
+    parts += struct.pack(">5I", 0x01000007, 3, 48, len(old), 0)
+    parts += struct.pack(">5I", 0x0100000C, 0, 48 + len(old), len(new), 0)
+    images = read_mac_images(parts + old + new, file="k.so")
+    assert [(each.machine, each.minimum) for each in images] == [
+        ("x86_64", (14, 2)),
+        ("arm64", (26, 0)),
+    ]
+    place = tmp_path / "k.so"
+    place.write_bytes(parts + old + new)
+    (finding,) = check_macos("k.so", place, (15, 0))
+    assert (finding.rule, finding.symbol) == ("macos-version", "arm64")
+    assert "it runs on macOS 26.0 and later; expected 15.0 or older" in finding.message
+    assert not list(check_macos("k.so", place, (26, 0)))
+
+
+@pytest.mark.parametrize("data", [mac_library(), mac_library(build_version(17, 0, platform=2))])
+def test_a_library_that_names_no_macos_is_a_finding(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "k.so").write_bytes(data)
+    (finding,) = check_macos("k.so", tmp_path / "k.so", (15, 0))
+    assert "does not say which macOS" in finding.message
+
+
+def test_a_big_endian_header_is_read() -> None:
+    data = mac_library(build_version(11, 3, order=">"), order=">", cpu=18)
+    assert read_mac_images(data, file="k")[0].minimum == (11, 3)
+
+
+def test_damaged_libraries_for_macos_are_findings(project: Path) -> None:
+    whole = mac_library(build_version(15, 0))
+    fat = struct.pack(">7I", 0xCAFEBABE, 1, 0, 0, 28, 1 << 30, 0)
+    endless = mac_library(struct.pack("<2I", 0x32, 0))
+    place = project / "build" / "torch-cpu" / "k.so"
+    for data in (whole[:40], whole[:12], fat, endless, fat[:9]):
+        place.write_bytes(data)
+        result = call(check_abi, project)
+        assert result.exit_code == 1
+        assert "k.so: unreadable" in result.output, data
+    place.write_bytes(whole)
+    result = call(check_abi, project)
+    assert result.exit_code == 0, result.output
+    assert "1 library needs no more than macOS 15.0" in result.output
+    assert call(check_abi, project, "--macos", "14.0").exit_code == 1

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,8 +186,23 @@ def read_trusted(config: Path) -> Trusted:
         raise SettingsError(f"{path}: cannot be read: {err}. Correct or remove the file.") from err
 
 
+@contextmanager
+def editing_trusted(config: Path) -> Iterator[Trusted]:
+    """Give what the user trusts for good, to be written before another process reads it to change it.
+
+    Raises:
+        SettingsError: the file is not as this client writes it.
+        OSError: it cannot be written.
+    """
+    from filelock import FileLock
+
+    config.mkdir(parents=True, exist_ok=True)
+    with FileLock(config / f"{FILE_NAME}.lock"):
+        yield read_trusted(config)
+
+
 def write_trusted(config: Path, trusted: Trusted) -> None:
-    """Write what the user trusts for good; the file appears whole.
+    """Write what the user trusts for good; the file appears whole. Read it by :func:`editing_trusted`.
 
     Raises:
         OSError: it cannot be written.

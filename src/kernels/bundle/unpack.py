@@ -20,7 +20,7 @@ from kernels.install import install
 from kernels.settings import Settings, hubs_of
 from kernels.source import variants_of
 from kernels.store import Record, Store, read_record, read_tree, write_record, write_tree
-from kernels.trust import read_trusted, write_trusted
+from kernels.trust import editing_trusted, write_trusted
 
 
 class Delivered(NamedTuple):
@@ -128,9 +128,9 @@ def install_into_cache(bundle: Bundle, settings: Settings, *, trust: bool) -> li
             write_tree(store, hub.url, kernel.repo, kernel.commit, kernel.files)
         _remember(store, hub, bundle.path.stat().st_mtime)
     if trust:
-        trusted = read_trusted(settings.config)
         digests = {one.variant.digest for one in delivered}
-        write_trusted(settings.config, trusted._replace(digests=trusted.digests | digests))
+        with editing_trusted(settings.config) as trusted:
+            write_trusted(settings.config, trusted._replace(digests=trusted.digests | digests))
     return delivered
 
 

@@ -13,7 +13,7 @@ from kernels._version import __version__
 VERBS = {
     "benchmark": "Time a kernel on this machine, beside its peers.",
     "bundle": "Carry kernels to machines that reach no hub, in one file.",
-    "cache": "Look at, and verify, the cache.",
+    "cache": "Look at the cache, verify it, and remove what is no longer used.",
     "check": "Check that a published kernel keeps the rules of the format.",
     "doctor": "Say why a kernel does not load here, and what to do.",
     "download": "Bring what a project's lock names into the cache.",
@@ -23,6 +23,7 @@ VERBS = {
     "trust": "Say whose kernels may run.",
     "update": "Ask the hubs again and bring cached kernels up to date.",
     "verify": "Hash every byte of a kernel on this machine.",
+    "verify-signature": "Say what proves who made a kernel, and what does not.",
     "upload": "Publish what is built.",
     "versions": "List a kernel's versions and which of their variants fit this system.",
 }

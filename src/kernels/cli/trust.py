@@ -11,7 +11,7 @@ import click
 from kernel_spec.command import say_note
 
 if TYPE_CHECKING:
-    from kernels.trust import TrustedOwner
+    from kernels.trust import Trusted, TrustedOwner
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _OWNER = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", re.ASCII)
@@ -25,47 +25,46 @@ def command() -> None:
 @command.command(name="add")
 @click.argument("owner")
 @click.option("--hub", help="The hub of that owner; default: those of KERNELS_HUB.")
-def add(owner: str, hub: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def add(owner: str, hub: str | None, as_json: bool) -> None:
     """Trust the kernels of OWNER on a hub.
 
     OWNER may also be the digest of a variant, 64 hex digits as `kernels cache list --json` and
     kernels.lock show them: those very bytes are trusted, whoever publishes them.
     """
     from kernels.settings import read_settings
-    from kernels.trust import read_trusted, write_trusted
+    from kernels.trust import Trusted, editing_trusted, write_trusted
 
-    config = read_settings().config
-    known = read_trusted(config)
     if _is_digest(owner, hub):
-        write_trusted(config, known._replace(digests=known.digests | {owner}))
-        click.echo(f"trusting the variant {owner}")
-        return
-    entries = _entries(owner, hub)
-    write_trusted(config, known._replace(owners=known.owners | entries))
-    for entry in sorted(entries):
-        click.echo(f"trusting {entry.owner} on {entry.hub}")
+        fresh = Trusted(digests=frozenset({owner}))
+    else:
+        fresh = Trusted(owners=_entries(owner, hub))
+    config = read_settings().config
+    with editing_trusted(config) as known:
+        write_trusted(config, Trusted(known.owners | fresh.owners, known.digests | fresh.digests))
+    _show("trusting", fresh, as_json=as_json)
 
 
 @command.command(name="remove")
 @click.argument("owner")
 @click.option("--hub", help="The hub of that owner; default: every hub.")
-def remove(owner: str, hub: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def remove(owner: str, hub: str | None, as_json: bool) -> None:
     """No longer trust OWNER, or the variant of that digest; fails where there was no trust."""
     from kernels.settings import read_settings
-    from kernels.trust import read_trusted, write_trusted
+    from kernels.trust import Trusted, editing_trusted, write_trusted
 
     config = read_settings().config
-    known = read_trusted(config)
-    if _is_digest(owner, hub) and owner in known.digests:
-        write_trusted(config, known._replace(digests=known.digests - {owner}))
-        click.echo(f"no longer trusting the variant {owner}")
-        return
-    gone = {e for e in known.owners if e.owner == owner and hub in {None, e.hub}}
-    if not gone:
-        raise click.ClickException(f"{owner} is not trusted{f' on {hub}' if hub else ''}.")
-    write_trusted(config, known._replace(owners=known.owners - gone))
-    for entry in sorted(gone):
-        click.echo(f"no longer trusting {entry.owner} on {entry.hub}")
+    with editing_trusted(config) as known:
+        if _is_digest(owner, hub) and owner in known.digests:
+            gone = Trusted(digests=frozenset({owner}))
+        else:
+            owners = frozenset(e for e in known.owners if e.owner == owner and hub in {None, e.hub})
+            gone = Trusted(owners=owners)
+        if gone == Trusted():
+            raise click.ClickException(f"{owner} is not trusted{f' on {hub}' if hub else ''}.")
+        write_trusted(config, Trusted(known.owners - gone.owners, known.digests - gone.digests))
+    _show("no longer trusting", gone, as_json=as_json)
 
 
 @command.command(name="list")
@@ -73,23 +72,27 @@ def remove(owner: str, hub: str | None) -> None:
 def list_(as_json: bool) -> None:
     """List the owners and the variants that are trusted for good."""
     from kernels.settings import read_settings
-    from kernels.trust import read_trusted
+    from kernels.trust import Trusted, read_trusted
 
     known = read_trusted(read_settings().config)
-    if as_json:
-        owners = [{"owner": e.owner, "hub": e.hub} for e in sorted(known.owners)]
-        digests = [{"digest": digest} for digest in sorted(known.digests)]
-        click.echo(json.dumps([*owners, *digests], indent=2))
-        return
-    for entry in sorted(known.owners):
-        click.echo(f"{entry.owner} on {entry.hub}")
-    for digest in sorted(known.digests):
-        click.echo(f"the variant {digest}")
-    if not known.owners and not known.digests:
+    _show("", known, as_json=as_json)
+    if known == Trusted() and not as_json:
         say_note(
             "nobody is trusted for good; trusted all the same are directory hubs of KERNELS_HUB and "
             "whom a hub calls a trusted publisher"
         )
+
+
+def _show(verb: str, entries: Trusted, *, as_json: bool) -> None:
+    if as_json:
+        owners = [{"owner": e.owner, "hub": e.hub} for e in sorted(entries.owners)]
+        digests = [{"digest": digest} for digest in sorted(entries.digests)]
+        click.echo(json.dumps([*owners, *digests], indent=2))
+        return
+    names = [f"{entry.owner} on {entry.hub}" for entry in sorted(entries.owners)]
+    names += [f"the variant {digest}" for digest in sorted(entries.digests)]
+    for name in names:
+        click.echo(f"{verb} {name}".lstrip())
 
 
 def _is_digest(text: str, hub: str | None) -> bool:

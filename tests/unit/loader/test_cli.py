@@ -251,3 +251,34 @@ def test_check_without_the_builder_says_what_to_install(call, publisher, monkeyp
     code, out, err = call("check", "acme/toy")
     assert (code, out) == (1, "")
     assert "pip install 'kernels[builder]'" in err
+
+
+def test_trust_is_told_to_programs_too(call, monkeypatch):
+    monkeypatch.setenv("KERNELS_HUB", "https://hub.corp")
+    expected = [{"owner": "acme", "hub": "https://hub.corp"}]
+    for words in (("add", "acme"), ("list",), ("remove", "acme")):
+        code, out, err = call("trust", *words, "--json")
+        assert (code, json.loads(out), err) == (0, expected, "")
+    assert call("trust", "list", "--json")[:2] == (0, "[]\n")
+
+
+def test_trust_that_is_given_at_once_is_all_kept(tmp_path, monkeypatch):
+    """Each reads, adds and writes; none writes over what another one has just added."""
+    import threading
+
+    from kernels.settings import read_settings
+    from kernels.trust import editing_trusted, read_trusted, write_trusted
+
+    config = read_settings().config
+
+    def add(digest):
+        with editing_trusted(config) as known:
+            write_trusted(config, known._replace(digests=known.digests | {digest}))
+
+    digests = [f"{number:064x}" for number in range(12)]
+    threads = [threading.Thread(target=add, args=(digest,)) for digest in digests]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read_trusted(config).digests == set(digests)

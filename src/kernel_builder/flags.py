@@ -16,8 +16,6 @@ from kernel_spec.version import MajorMinor
 
 CXX20_SINCE = MajorMinor(2, 12)
 _CXX20_CUDA = MajorMinor(12, 0)
-_STUB_FLAG = "-static-global-template-stub"
-_STUB_FLAG_SINCE = MajorMinor(12, 8)
 # Python 3.9 and later: every library is one file for all of them.
 _LIMITED_API = "0x03090000"
 
@@ -100,7 +98,8 @@ def _device_flags(
 def _seed(unit: CompileUnit, environment: Environment) -> tuple[str, ...]:
     """Name what random names are made from; where nvcc does not take it, the C++ compiler does."""
     flag = f"-frandom-seed={unit.source}"
-    return (flag,) if environment.cuda is None or environment.cuda.seeded else _for_host([flag])
+    own = environment.cuda is None or environment.cuda.takes(flag)
+    return (flag,) if own else _for_host([flag])
 
 
 def _device_standard(environment: Environment) -> str:
@@ -109,9 +108,42 @@ def _device_standard(environment: Environment) -> str:
 
 
 def _known_flags(flags: Iterable[str], environment: Environment) -> tuple[str, ...]:
-    """Leave out an author's flag that an older nvcc does not know and that changes nothing there."""
-    old = environment.cuda is not None and environment.cuda.version < _STUB_FLAG_SINCE
-    return tuple(flag for flag in flags if not (old and flag.startswith(_STUB_FLAG)))
+    """Leave out an author's flags that this nvcc does not know and that change nothing there."""
+    return tuple(
+        word for words in _group_flags(flags) if _takes(environment, words) for word in words
+    )
+
+
+def list_left_out(build: VariantBuild, environment: Environment) -> tuple[str, ...]:
+    """Return the author's flags that this nvcc is called without, each once."""
+    units = (unit for unit in build.units if needs_device_compiler(unit))
+    left = [
+        " ".join(words)
+        for unit in units
+        for words in _group_flags(unit.backend_flags)
+        if not _takes(environment, words)
+    ]
+    return tuple(dict.fromkeys(left))
+
+
+def _takes(environment: Environment, words: tuple[str, ...]) -> bool:
+    return environment.cuda is None or environment.cuda.takes(words[0])
+
+
+def _group_flags(flags: Iterable[str]) -> list[tuple[str, ...]]:
+    """Put each flag together with the word after it that is its value."""
+    groups: list[tuple[str, ...]] = []
+    for flag in flags:
+        if (
+            groups
+            and not flag.startswith("-")
+            and len(groups[-1]) == 1
+            and "=" not in groups[-1][0]
+        ):
+            groups[-1] = (*groups[-1], flag)
+        else:
+            groups.append((flag,))
+    return groups
 
 
 def _for_host(flags: Iterable[str]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from kernel_builder.errors import (
     StorageError,
     ToolchainUnavailableError,
 )
+from kernel_builder.flags import list_left_out
 from kernel_builder.locking import check_lock
 from kernel_builder.op_check import check_ops
 from kernel_builder.package import (
@@ -262,7 +263,17 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
         if artifact and environment and environment.cuda
         else (),
         warnings=(*(artifact.warnings if artifact else ()), *unproved),
-        notes=(sandbox.note,),
+        notes=(sandbox.note, *_describe_left_out(job.build, environment)),
+    )
+
+
+def _describe_left_out(build: VariantBuild, environment: Environment | None) -> tuple[str, ...]:
+    if environment is None or environment.cuda is None:
+        return ()
+    return tuple(
+        f"{build.variant}: nvcc {environment.cuda.version} does not know {flag}, which changes no "
+        "result; built without it"
+        for flag in list_left_out(build, environment)
     )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import platform
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 from kernel_builder.errors import SelectionError, ToolchainError, ToolchainUnavailableError
@@ -36,7 +39,7 @@ class CudaToolchain:
         nvcc: the compiler.
         cudart: the shared runtime library, under its versioned name.
         identity: a text that changes with it.
-        seeded: whether the compiler takes ``-frandom-seed``, as those since 12.x do.
+        options: the long options of the compiler, by its help; None: it was not asked.
     """
 
     root: Path
@@ -44,12 +47,24 @@ class CudaToolchain:
     nvcc: Path
     cudart: Path
     identity: str
-    seeded: bool = True
+    options: frozenset[str] | None = None
 
     @property
     def include(self) -> Path:
         """The directory of its headers."""
         return self.root / "include"
+
+    def takes(self, flag: str) -> bool:
+        """Say whether the compiler takes a flag, of those that a build can do without; any other: yes."""
+        name = flag.lstrip("-").partition("=")[0]
+        return self.options is None or name not in read_optional_flags() or name in self.options
+
+
+@cache
+def read_optional_flags() -> frozenset[str]:
+    """Read the names of the flags that a build can do without."""
+    place = files("kernel_builder") / "toolchain" / "nvcc-flags.toml"
+    return frozenset(tomllib.loads(place.read_text("utf-8"))["optional"])
 
 
 def list_pinned(machine: str) -> tuple[MajorMinor, ...]:
@@ -143,12 +158,12 @@ def read_cuda(
         )
     version = _read_version(root)
     nvcc, cudart = _find_files(root)
-    seeded = True
+    options = None
     if identity is None:
-        seeded = _ask(nvcc, version, variables)
+        options = _ask(nvcc, version, variables)
         identity = _identify(nvcc, cudart)
     return CudaToolchain(
-        root=root, version=version, nvcc=nvcc, cudart=cudart, identity=identity, seeded=seeded
+        root=root, version=version, nvcc=nvcc, cudart=cudart, identity=identity, options=options
     )
 
 
@@ -170,8 +185,8 @@ def _identify(nvcc: Path, cudart: Path) -> str:
     return f"{file_identity(nvcc)} {file_identity(cudart)}"
 
 
-def _ask(nvcc: Path, version: MajorMinor, variables: Mapping[str, str] | None) -> bool:
-    """Ask a compiler for its version; return whether it takes a seed for its random names."""
+def _ask(nvcc: Path, version: MajorMinor, variables: Mapping[str, str] | None) -> frozenset[str]:
+    """Ask a compiler for its version and return its long options."""
     said = run([nvcc, "--version"], variables=variables).output
     found = re.search(r"release (\d+)\.(\d+)", said)
     if found is None or MajorMinor(int(found[1]), int(found[2])) != version:
@@ -180,7 +195,8 @@ def _ask(nvcc: Path, version: MajorMinor, variables: Mapping[str, str] | None) -
             f"{nvcc} says {release}, and the headers beside it are of CUDA {version}; "
             "name a directory that holds one whole toolkit: --cuda-home PATH"
         )
-    return "frandom-seed" in run([nvcc, "--help"], variables=variables).output
+    help_text = run([nvcc, "--help"], variables=variables).output
+    return frozenset(re.findall(r"^--([\w-]+)", help_text, re.MULTILINE))
 
 
 def _read_version(root: Path) -> MajorMinor:

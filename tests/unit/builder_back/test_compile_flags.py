@@ -6,7 +6,7 @@ import pytest
 from kernel_builder.diagnose import CompileFailure, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
-from kernel_builder.flags import compile_flags, format_target, preprocessor_flags
+from kernel_builder.flags import compile_flags, format_target, list_left_out, preprocessor_flags
 from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
@@ -238,14 +238,29 @@ def test_hints(tmp_path: Path) -> None:
 
 
 def test_an_older_toolkit_gets_what_it_understands() -> None:
-    unit = replace(DEVICE_UNIT, backend_flags=("-static-global-template-stub=false", "-lineinfo"))
+    unit = replace(
+        DEVICE_UNIT,
+        backend_flags=(
+            "-static-global-template-stub=false",
+            "-lineinfo",
+            "--compress-mode",
+            "size",
+            "--maxrregcount",
+            "64",
+        ),
+    )
     new = flags(unit, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=CUDA))
     assert "-static-global-template-stub=false" in new
     assert "-frandom-seed=csrc/a.cu" in new
-    older = replace(CUDA, version=MajorMinor(11, 8), seeded=False)
+    assert "size" in new
+    older = replace(CUDA, version=MajorMinor(11, 8), options=frozenset({"maxrregcount"}))
     old = flags(unit, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=older))
     assert "-static-global-template-stub=false" not in old
     assert "-lineinfo" in old
+    assert old[-2:] == ("--maxrregcount", "64")
+    assert not {"--compress-mode", "size"} & set(old)
+    left = list_left_out(replace(CUDA_BUILD, units=(unit, unit)), replace(ENVIRONMENT, cuda=older))
+    assert left == ("-static-global-template-stub=false", "--compress-mode size")
     assert "-std=c++17" in old
     assert "-Xcompiler=-frandom-seed=csrc/a.cu" in old
     assert "-frandom-seed=csrc/a.cu" not in old

@@ -89,10 +89,20 @@ def test_a_toolkit_of_the_users_says_its_version(settings: Settings, tmp_path: P
     header.write_text("#define CUDART_VERSION  12060\n")
     found = read_cuda(tmp_path / "cuda")
     assert found.version == MajorMinor(12, 6)
-    assert not found.seeded
+    assert not found.takes("-frandom-seed=1")
+    assert found.takes("-lineinfo")
     before = found.identity
-    nvcc.write_text(nvcc.read_text() + "echo frandom-seed\n")
-    assert read_cuda(tmp_path / "cuda").seeded
+    # As nvcc 13.0 writes it: an option begins its line, and is mentioned elsewhere.
+    nvcc.write_text(
+        nvcc.read_text()
+        + "echo '--frandom-seed <seed>                               (-frandom-seed)             '\n"
+        "echo '        See also --compress-mode.'\n"
+        "echo '--split-compile <number>                            (-split-compile)            '\n"
+    )
+    found = read_cuda(tmp_path / "cuda")
+    assert found.takes("-frandom-seed=1")
+    assert found.takes("--split-compile=2")
+    assert not found.takes("--compress-mode=size")
     assert read_cuda(tmp_path / "cuda").identity != before
 
 

@@ -237,7 +237,7 @@ class HttpRemote:
             status = getattr(err.response, "status_code", None)
             if status in (409, 412):
                 raise ConflictError(before + _somebody(repo, self.url)) from err
-            said = self._refusal(status) if status in (401, 403) else _said(err)
+            said = self._refusal(status, err) if status in (401, 403) else _said(err)
             raise UploadError(f"{before}{repo} at {self.url}: {said}") from err
         except (ValueError, LookupError, TypeError, AttributeError) as err:
             if "Invalid repo type" in str(err):
@@ -257,7 +257,7 @@ class HttpRemote:
                 + (goes_on if writes else "")
             ) from err
 
-    def _refusal(self, status: int) -> str:
+    def _refusal(self, status: int, error: HfHubHTTPError) -> str:
         if not self._send_token:
             return (
                 f"the hub refuses ({status}), and no token was sent: the Hugging Face token goes to "
@@ -272,7 +272,11 @@ class HttpRemote:
                     "of `hf auth login`; it may be of another hub, mistyped or taken back"
                 )
             return "the hub asks who you are (401); log in with `hf auth login` or set HF_TOKEN"
-        return "you may not write there (403); ask its owner, or choose another --repo-id"
+        words = f": {error.server_message}" if error.server_message else ""
+        return (
+            f"you may not write there (403{words}); ask its owner, choose another --repo-id, or propose "
+            "it with --create-pr where the hub lets you"
+        )
 
 
 def _said(error: HfHubHTTPError) -> str:

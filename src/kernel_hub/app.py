@@ -12,10 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kernel_hub.api import account, commit, failure, repository, resolve, tree, upload, write
+from kernel_hub.api import (
+    account,
+    commit,
+    discussions,
+    failure,
+    repository,
+    resolve,
+    tree,
+    upload,
+    write,
+)
 from kernel_hub.api.access import Edge
 from kernel_hub.api.request import Hub, RawPathRouting, Writing
 from kernel_hub.auth import Signer, TokenFile
+from kernel_hub.proposing import Proposing
 from kernel_hub.publisher import Publisher
 from kernel_hub.service.catalogue import Catalogue
 from kernel_hub.service.store import Store
@@ -46,6 +57,11 @@ REPOSITORY: tuple[tuple[tuple[str, ...], str, Handler], ...] = (
     (("DELETE",), "/tag/{ref}", write.delete_tag),
     (("POST",), "/preupload/{revision}", upload.preupload),
     (("POST",), "/commit/{revision}", commit.create_commit),
+    (READ, "/discussions", discussions.list_discussions),
+    (("POST",), "/discussions", discussions.create_discussion),
+    (READ, "/discussions/{number}", discussions.get_discussion),
+    (("POST",), "/discussions/{number}/merge", discussions.merge),
+    (("POST",), "/discussions/{number}/status", discussions.change_status),
 )
 FILES: tuple[tuple[tuple[str, ...], str, Handler], ...] = (
     (READ, "/resolve/{revision}/{path:path}", resolve.get_file),
@@ -116,4 +132,5 @@ def _open_writing(settings: HubSettings, catalogue: Catalogue) -> Writing | None
     directory = DirectoryHub(settings.root.resolve())
     uploads = Uploads(directory)
     uploads.sweep_all()
-    return Writing(Publisher(directory, catalogue, uploads), tokens, Signer())
+    publisher = Publisher(directory, catalogue, uploads)
+    return Writing(publisher, Proposing(directory, publisher), tokens, Signer())

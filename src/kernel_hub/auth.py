@@ -6,6 +6,8 @@ The file is TOML, for people to read and edit::
     name = "ci"
     sha256 = "<64 hex digits: the hash of the token>"
     owners = ["acme"]
+    may = "write"          # or "propose": ask for changes, and make none
+    expires = 2027-01-31   # its last day, in UTC; without it the token has none
 
 Whoever holds the token may write every repository of these owners. Taking the entry out of the
 file takes the right away, at once.
@@ -23,6 +25,8 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -35,7 +39,15 @@ from kernel_spec.names import parse_repo_id
 PREFIX = "khub_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_KEYS = {"name", "sha256", "owners"}
 _HEAD = "# Who may write to this hub; made by kernel-hub add-token. To take a right away, delete its entry.\n"
+
+
+class Right(StrEnum):
+    """What the holder of a token may do."""
+
+    WRITE = "write"
+    PROPOSE = "propose"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,11 +58,19 @@ class Token:
         name: what the holder is called.
         sha256: the hash of the secret, hex.
         owners: whose repositories may be written.
+        may: what may be done with them.
+        expires: the last day that it is good for, in UTC; None: it does not expire.
     """
 
     name: str
     sha256: str
     owners: frozenset[str]
+    may: Right = Right.WRITE
+    expires: date | None = None
+
+    def is_expired(self) -> bool:
+        """Say whether its last day is over."""
+        return self.expires is not None and datetime.now(UTC).date() > self.expires
 
 
 class TokenFile:
@@ -126,8 +146,10 @@ def read_tokens(place: Path) -> tuple[Token, ...]:
 def _read_token(entry: Any, where: str, faults: list[str]) -> Token:
     table: Mapping[str, Any] = entry if isinstance(entry, dict) else {}
     name, sha256, owners = (table.get(key) for key in ("name", "sha256", "owners"))
-    if table.keys() != {"name", "sha256", "owners"}:
-        faults.append(f"{where}: expected name, sha256 and owners, found {sorted(table)}")
+    if not _KEYS <= table.keys() <= _KEYS | {"may", "expires"}:
+        faults.append(
+            f"{where}: expected name, sha256 and owners, and perhaps may and expires, found {sorted(table)}"
+        )
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         faults.append(f"{where}: name: expected letters, digits, '_', '.' and '-'")
     if not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
@@ -136,7 +158,14 @@ def _read_token(entry: Any, where: str, faults: list[str]) -> Token:
     if not owners or not all(isinstance(owner, str) and is_owner(owner) for owner in owners):
         faults.append(f"{where}: owners: expected a list of owners' names")
     names = frozenset(owner for owner in owners if isinstance(owner, str))
-    return Token(name=str(name), sha256=str(sha256), owners=names)
+    may, expires = table.get("may", Right.WRITE), table.get("expires")
+    if may not in list(Right):
+        faults.append(f"{where}: may: expected write or propose")
+        may = Right.PROPOSE
+    if expires is not None and type(expires) is not date:
+        faults.append(f"{where}: expires: expected a day, such as 2027-01-31")
+        expires = None
+    return Token(name=str(name), sha256=str(sha256), owners=names, may=Right(may), expires=expires)
 
 
 def is_owner(name: str) -> bool:
@@ -148,10 +177,24 @@ def is_owner(name: str) -> bool:
     return True
 
 
-def add_token(place: Path, *, name: str, owners: Iterable[str]) -> str:
+def add_token(
+    place: Path,
+    *,
+    name: str,
+    owners: Iterable[str],
+    may: Right = Right.WRITE,
+    days: int | None = None,
+) -> str:
     """Add a new token to a file, which is made if it is not there, and return its secret.
 
     The secret stands nowhere else.
+
+    Args:
+        place: the file.
+        name: what the holder is called.
+        owners: whose repositories it is for.
+        may: what may be done with them.
+        days: how many days it is good for, today among them; None: it does not expire.
 
     Raises:
         TokenFileError: the file cannot be used, the name is taken, or a name cannot be one.
@@ -174,6 +217,10 @@ def add_token(place: Path, *, name: str, owners: Iterable[str]) -> str:
     secret = PREFIX + secrets.token_urlsafe(32)
     listed = ", ".join(f'"{owner}"' for owner in wanted)
     entry = f'\n[[token]]\nname = "{name}"\nsha256 = "{hash_secret(secret)}"\nowners = [{listed}]\n'
+    if may is not Right.WRITE:
+        entry += f'may = "{may}"\n'
+    if days is not None:
+        entry += f"expires = {datetime.now(UTC).date() + timedelta(days=days - 1)}\n"
     text = place.read_text("utf-8") if place.exists() else _HEAD
     try:
         _write_private(place, text + entry)

@@ -118,14 +118,29 @@ def _is_private(host: str, public_url: str | None) -> bool:
     metavar="OWNER",
     help="Owner whose repositories the holder may write; may be given several times.",
 )
-def add_token(*, file: Path, name: str, owners: tuple[str, ...]) -> None:
+@click.option(
+    "--propose",
+    is_flag=True,
+    help="The holder may only ask for changes (pull requests), which a holder of another token merges.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    metavar="N",
+    help="How many days it is good for, today among them [default: it does not expire].",
+)
+def add_token(
+    *, file: Path, name: str, owners: tuple[str, ...], propose: bool, days: int | None
+) -> None:
     """Make a token, print it once, and keep its hash in FILE under NAME.
 
     Whoever has it may write over HTTP, with HF_TOKEN set to it. A running hub knows it at once.
     """
+    from kernel_hub.auth import Right
     from kernel_hub.auth import add_token as add
 
-    click.echo(add(file, name=name, owners=owners))
+    may = Right.PROPOSE if propose else Right.WRITE
+    click.echo(add(file, name=name, owners=owners, may=may, days=days))
 
 
 def main() -> None:

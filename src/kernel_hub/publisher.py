@@ -108,18 +108,17 @@ class Publisher:
             )
 
     def get_head(self, repo: RepoId, revision: str) -> str:
-        """Return where a branch is that can be committed to.
+        """Return where a branch is that can be committed to, or a proposal.
 
         Raises:
             RepositoryNotFoundError, RevisionNotFoundError: there is no such branch.
             RequestError: the repository has no versions.
         """
         self.refuse_plain(repo)
-        name = revision.removeprefix(HEADS)
-        for ref in self._catalogue.read_refs(repo).branches:
-            if ref.name == name:
-                return ref.commit
-        raise RevisionNotFoundError(repo, revision)
+        found = directory.find_branch(self._hub, repo, revision.removeprefix(HEADS))
+        if found is None:
+            raise RevisionNotFoundError(repo, revision)
+        return found
 
     def commit(self, repo: RepoId, revision: str, request: CommitRequest, folder: Path) -> str:
         """Write one commit onto a branch and return its id.

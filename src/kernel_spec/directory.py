@@ -6,6 +6,7 @@
         snapshots/<commit>/{README.md,build/...,benchmarks/...}   the files, unchanged ones hard-linked
         trees/<commit>.json                                       the listing that the commit id hashes
         refs/heads/<name>  refs/tags/<name>                       one line: the commit
+        refs/pr/<number>                                          the same, of a change that is proposed
 
 Names of refs are percent-encoded. The commit id is the sha1 of the listing's bytes, and the
 listing names its parent, so a commit proves its files and its history.
@@ -17,6 +18,7 @@ computed when it is read.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +45,11 @@ __all__ = [
     "FORMAT",
     "DirectoryHub",
     "Listing",
+    "branch_file",
     "check_names",
     "commit_id",
     "file_path",
+    "find_branch",
     "format_listing",
     "has_repository",
     "parse_listing",
@@ -55,6 +59,10 @@ __all__ = [
     "refs_stamp",
     "repositories",
 ]
+
+
+# A change that is proposed is a branch that readers of branches do not see.
+PROPOSAL = re.compile(r"refs/pr/([1-9][0-9]{0,8})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +136,36 @@ def _read_ref_folder(folder: str) -> tuple[Ref, ...]:
         names = [entry.name for entry in entries if entry.name[0] != "."]
     for name in names:
         try:
-            data = read_plain(Path(folder, name))
+            refs.append(Ref(decode_ref(name), _read_ref(f"{folder}/{name}")))
         except FileNotFoundError:  # deleted since the folder was listed
             continue
-        commit = data.removesuffix(b"\n").decode("ascii", "replace")
-        if COMMIT_ID.fullmatch(commit) is None:
-            raise FormatError(f"{folder}/{name}: expected a commit id, found {commit!r}")
-        refs.append(Ref(decode_ref(name), commit))
     refs.sort(key=lambda ref: ref.name)
     return tuple(refs)
+
+
+def _read_ref(place: str) -> str:
+    commit = read_plain(Path(place)).removesuffix(b"\n").decode("ascii", "replace")
+    if COMMIT_ID.fullmatch(commit) is None:
+        raise FormatError(f"{place}: expected a commit id, found {commit!r}")
+    return commit
+
+
+def find_branch(hub: DirectoryHub, repo: RepoId, name: str) -> str | None:
+    """Return the commit of a branch, or of a proposal ``refs/pr/<number>``; None where there is none.
+
+    Raises:
+        FormatError: it is not a commit id.
+    """
+    try:
+        return _read_ref(f"{repository_path(hub, repo)}/refs/{branch_file(name)}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def branch_file(name: str) -> str:
+    """Return where a branch, or a proposal, stands below ``refs``."""
+    proposal = PROPOSAL.fullmatch(name)
+    return f"pr/{proposal[1]}" if proposal else f"heads/{encode_ref(name)}"
 
 
 def decode_ref(name: str) -> str:
@@ -236,7 +265,7 @@ def publish(
         files: for each POSIX path in the repository, the file to take the bytes from; or one
             whose hashes are known; or the parent's own entry of that path, which stays. The latter
             two, and what the parent holds, are hard-linked.
-        branch: the branch to move.
+        branch: the branch to move, or a proposal ``refs/pr/<number>``.
         parent: the commit that the branch must be at; None where the branch must not exist.
         tags: tags to set on the new commit; an existing tag on another commit is an error.
 
@@ -263,7 +292,7 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     with staging.staging_folder(folder) as stage:
         refs = read_refs(hub, repo) if is_versioned(folder) else Refs((), ())
-        current = next((ref.commit for ref in refs.branches if ref.name == branch), None)
+        current = find_branch(hub, repo, branch)
         if current is None or read_listing(hub, repo, current).parent != parent:
             _check_branch(repo, branch, current, parent)
         previous = None if parent is None else read_listing(hub, repo, parent)
@@ -345,6 +374,6 @@ def _write_refs(folder: Path, stage: Path, branch: str, tags: tuple[str, ...], c
         (written / "tags").mkdir()
     for tag in tags:
         staging.write_ref(stage, written / "tags" / encode_ref(tag), commit)
-    staging.write_ref(stage, written / "heads" / encode_ref(branch), commit)
+    staging.write_ref(stage, written / branch_file(branch), commit)
     if written is not refs:
         staging.move_folder(stage, written, refs)

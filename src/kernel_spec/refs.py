@@ -10,6 +10,7 @@ from kernel_spec.directory import (
     DirectoryHub,
     check_names,
     encode_ref,
+    find_branch,
     is_versioned,
     publish,
     read_listing,
@@ -57,6 +58,25 @@ def create_ref(hub: DirectoryHub, repo: RepoId, kind: RefKind, name: str, commit
         if place.exists():
             raise ConflictError(f"{repo} has a {kind} {name}, and this would be another one")
         staging.write_ref(stage, place, commit)
+
+
+def move_branch(hub: DirectoryHub, repo: RepoId, branch: str, *, parent: str, commit: str) -> None:
+    """Set a branch on a commit that was made on top of it; once it is there, this does nothing.
+
+    Raises:
+        ConflictError: the branch is at neither of the two, or is not there.
+        FileNotFoundError: no such repository or commit.
+    """
+    read_listing(hub, repo, commit)
+    with staging.staging_folder(repository_path(hub, repo)) as stage:
+        found = find_branch(hub, repo, branch)
+        if found == commit:
+            return
+        if found != parent:
+            raise ConflictError(
+                f"{repo}: the branch {branch} {f'is at {found}' if found else 'is gone'}, not at {parent}"
+            )
+        staging.write_ref(stage, _place(hub, repo, RefKind.BRANCH, branch), commit)
 
 
 def delete_ref(hub: DirectoryHub, repo: RepoId, kind: RefKind, name: str) -> None:

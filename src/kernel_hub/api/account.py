@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from kernel_hub.api.failure import answer_error
 from kernel_hub.api.request import Hub, find_token, get_parameter
+from kernel_hub.auth import Right
 from kernel_spec.wire import Organization, format_organization
 
 
@@ -30,7 +31,10 @@ def whoami(hub: Hub, request: Request) -> Response:
             "orgs": owners,
             "auth": {
                 "type": "access_token",
-                "accessToken": {"displayName": token.name, "role": "write"},
+                "accessToken": {
+                    "displayName": token.name,
+                    "role": "write" if token.may is Right.WRITE else "read",
+                },
             },
         }
     )

@@ -12,19 +12,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from kernel_hub.api.discussions import format_url
 from kernel_hub.api.request import (
     Hub,
     Writing,
     base_url,
+    find_token,
     get_flag,
     get_parameter,
+    get_proposer,
     get_repo,
     get_writer,
     write_body,
 )
-from kernel_hub.api.upload import NO_PULL_REQUESTS
-from kernel_hub.errors import ReadOnlyError
+from kernel_hub.auth import Right
+from kernel_hub.errors import ForbiddenError, RequestError
 from kernel_hub.service.operations import BODY_LIMIT, read_commit
+from kernel_hub.store.proposals import Proposal, Status
+from kernel_spec.directory import PROPOSAL
 from kernel_spec.names import RepoId
 
 # Commits to one repository wait for each other: so many may do so, and hold a line each in memory,
@@ -35,27 +40,48 @@ _turns: RunVar[anyio.CapacityLimiter] = RunVar("_turns")
 
 
 async def create_commit(hub: Hub, request: Request) -> Response:
-    """Take the whole body to disk, then make the commit in one go.
+    """Take the whole body to disk, then make the commit in one go; with ``create_pr`` as a proposal.
 
     A client that leaves before the end of its body has changed nothing.
     """
     repo, revision = get_repo(request), get_parameter(request, "revision")
-    writing = get_writer(hub, request, repo)
-    if get_flag(request, "create_pr"):
-        raise ReadOnlyError(NO_PULL_REQUESTS)
-    # Before the body: what has no branch needs no bytes.
-    await run_in_threadpool(writing.publisher.get_head, repo, revision)
+    asks = get_flag(request, "create_pr")
+    writing, author = await run_in_threadpool(_find_way, hub, request, repo, revision, asks)
     folder = await run_in_threadpool(writing.publisher.uploads.make_commit_folder, repo)
     try:
         with (folder / "body").open("wb") as stream:
             await write_body(request, stream.write, limit=BODY_LIMIT)
-        work = partial(_commit, hub, writing, repo, revision, folder)
-        commit = await anyio.to_thread.run_sync(work, limiter=_get_turns())
+        work = partial(
+            _commit, hub, writing, repo, revision, folder, author=author if asks else None
+        )
+        commit, proposal = await anyio.to_thread.run_sync(work, limiter=_get_turns())
     finally:
         with anyio.CancelScope(shield=True):
             await run_in_threadpool(shutil.rmtree, folder, ignore_errors=True)
     url = f"{base_url(hub, request)}/kernels/{repo}/commit/{commit}"
-    return JSONResponse({"success": True, "commitOid": commit, "commitUrl": url, "hookOutput": ""})
+    answer = {"success": True, "commitOid": commit, "commitUrl": url, "hookOutput": ""}
+    if proposal is not None:
+        answer["pullRequestUrl"] = format_url(hub, request, repo, proposal)
+    return JSONResponse(answer)
+
+
+def _find_way(
+    hub: Hub, request: Request, repo: RepoId, revision: str, asks: bool
+) -> tuple[Writing, str]:
+    """See that the bearer may commit there, before the body comes: what has no branch needs no bytes."""
+    proposed = PROPOSAL.fullmatch(revision)
+    if asks or proposed:
+        writing, token = get_proposer(hub, request, repo)
+    else:
+        writing, token = get_writer(hub, request, repo), find_token(hub, request)
+    if proposed and not asks:
+        found = writing.proposing.get(repo, int(proposed[1]))
+        if found.status is not Status.OPEN:
+            raise RequestError(f"{repo}: {found.ref} is {found.status}.")
+        if token.may is not Right.WRITE and found.author != token.name:
+            raise ForbiddenError(f"{found.ref} of {repo} is not of the token {token.name}.")
+    writing.publisher.get_head(repo, revision)
+    return writing, token.name
 
 
 def _get_turns() -> anyio.CapacityLimiter:
@@ -67,8 +93,13 @@ def _get_turns() -> anyio.CapacityLimiter:
         return limiter
 
 
-def _commit(hub: Hub, writing: Writing, repo: RepoId, revision: str, folder: Path) -> str:
+def _commit(
+    hub: Hub, writing: Writing, repo: RepoId, revision: str, folder: Path, *, author: str | None
+) -> tuple[str, Proposal | None]:
     # Numbers of lines, hashes and "body" do not meet as names.
     with (folder / "body").open("rb") as body:
         wanted = read_commit(body, folder, max_file_size=hub.settings.max_file_size)
-    return writing.publisher.commit(repo, revision, wanted, folder)
+    if author is None:
+        return writing.publisher.commit(repo, revision, wanted, folder), None
+    made = writing.proposing.propose(repo, revision, wanted, folder, author=author)
+    return made.commit, made

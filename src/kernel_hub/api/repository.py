@@ -61,9 +61,13 @@ def list_repositories(hub: Hub, request: Request) -> Response:
 
 def get_refs(hub: Hub, request: Request) -> Response:
     """``GET /api/kernels/{id}/refs``."""
-    answer = format_refs(hub.catalogue.read_refs(get_repo(request)))
+    repo = get_repo(request)
+    answer = format_refs(hub.catalogue.read_refs(repo))
     if get_flag(request, "include_prs"):
-        answer["pullRequests"] = []
+        found = () if hub.writing is None else hub.writing.proposing.list(repo)
+        answer["pullRequests"] = [
+            {"name": each.ref, "ref": each.ref, "targetCommit": each.commit} for each in found
+        ]
     return JSONResponse(answer)
 
 

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kernel_hub.auth import Signer, Token, TokenFile
+from kernel_hub.auth import Right, Signer, Token, TokenFile
 from kernel_hub.errors import (
     ForbiddenError,
     ReadOnlyError,
@@ -25,6 +25,7 @@ from kernel_hub.errors import (
     RequestTooLargeError,
     UnknownTokenError,
 )
+from kernel_hub.proposing import Proposing
 from kernel_hub.publisher import Publisher
 from kernel_hub.service.catalogue import Catalogue
 from kernel_hub.settings import HubSettings
@@ -49,6 +50,7 @@ class Writing:
     """What handlers need of a hub that is written to over HTTP."""
 
     publisher: Publisher
+    proposing: Proposing
     tokens: TokenFile
     signer: Signer
 
@@ -89,11 +91,31 @@ def find_token(hub: Hub, request: Request) -> Token:
     token = writing.tokens.find(secret.strip())
     if token is None:
         raise UnknownTokenError("Invalid credentials in Authorization header")
+    if token.is_expired():
+        raise UnknownTokenError(
+            f"The token {token.name} expired on {token.expires}; the hub's operator makes a new one "
+            "(kernel-hub add-token)."
+        )
     return token
 
 
 def get_writer(hub: Hub, request: Request, repo: RepoId) -> Writing:
     """Return how to write to a repository, if the bearer of the request may.
+
+    Raises:
+        ReadOnlyError, UnknownTokenError: as for find_token.
+        ForbiddenError: the token is for other owners, or to propose changes only.
+    """
+    writing, token = get_proposer(hub, request, repo)
+    if token.may is not Right.WRITE:
+        raise ForbiddenError(
+            f"The token {token.name} may propose changes to {repo} (create_pr=True), and make none."
+        )
+    return writing
+
+
+def get_proposer(hub: Hub, request: Request, repo: RepoId) -> tuple[Writing, Token]:
+    """Return how to write to a repository, if the bearer of the request may at least propose a change.
 
     Raises:
         ReadOnlyError, UnknownTokenError: as for find_token.
@@ -105,7 +127,7 @@ def get_writer(hub: Hub, request: Request, repo: RepoId) -> Writing:
         raise ForbiddenError(
             f"The token {token.name} may not write to {repo}: it is for repositories of {owners}."
         )
-    return hub.get_writing()
+    return hub.get_writing(), token
 
 
 class RawPathRouting:

@@ -18,11 +18,10 @@ from kernel_hub.api.request import (
     Hub,
     Writing,
     base_url,
-    get_flag,
     get_parameter,
+    get_proposer,
     get_repo,
     get_text,
-    get_writer,
     read_json,
     write_body,
 )
@@ -41,7 +40,6 @@ NO_XET = (
     f"No Xet; This hub has no Xet storage: if files above {INLINE_LIMIT // 1024**2} MiB cannot be "
     "uploaded, set HF_HUB_DISABLE_XET=1."
 )
-NO_PULL_REQUESTS = "This hub has no pull requests: commit to a branch of your own, and ask the owner to take it over."
 
 
 async def validate_card(hub: Hub, request: Request) -> Response:
@@ -58,9 +56,7 @@ async def preupload(hub: Hub, request: Request) -> Response:
     cannot send it otherwise to a hub without Xet.
     """
     repo = get_repo(request)
-    get_writer(hub, request, repo)
-    if get_flag(request, "create_pr"):
-        raise ReadOnlyError(NO_PULL_REQUESTS)
+    get_proposer(hub, request, repo)
     files = (await read_json(request)).get("files")
     if not isinstance(files, list) or len(files) > FILES_LIMIT:
         raise RequestError(f"files: expected a list of at most {FILES_LIMIT}.")
@@ -101,7 +97,7 @@ def _too_large(hub: Hub, what: str) -> str:
 async def batch(hub: Hub, request: Request) -> Response:
     """``POST /kernels/{id}.git/info/lfs/objects/batch``: where large files go; none, if they are here."""
     repo = get_repo(request)
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_proposer(hub, request, repo)
     table = await read_json(request)
     objects = table.get("objects")
     if table.get("operation") != "upload" or table.get("hash_algo", "sha256") != "sha256":
@@ -169,7 +165,7 @@ async def put_large(hub: Hub, request: Request) -> Response:
 async def verify_large(hub: Hub, request: Request) -> Response:
     """``POST /kernels/{id}.git/info/lfs/objects/verify``: ``{oid, size}`` came whole."""
     repo = get_repo(request)
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_proposer(hub, request, repo)
     oid, size = _read_object(await read_json(request))
     waiting = writing.publisher.uploads.find(repo, oid)
     if waiting is not None and waiting.file.size == size:

@@ -23,6 +23,7 @@ from kernel_hub.service.revision import (
 )
 from kernel_hub.service.snapshot import Snapshot, make_snapshot
 from kernel_hub.service.store import Store
+from kernel_spec.directory import PROPOSAL
 from kernel_spec.errors import KernelError
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Refs, TreeFile
@@ -126,6 +127,8 @@ class Catalogue:
             commit = default_commit(refs)
         elif is_full_commit(revision):
             commit = revision
+        elif PROPOSAL.fullmatch(revision):
+            commit = self.store.find_proposal(repo, revision)
         else:
             commit = find_ref(refs, revision) or self._find_short(repo, revision)
         if commit is None:

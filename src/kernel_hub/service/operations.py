@@ -69,10 +69,14 @@ class CommitRequest:
     Attributes:
         parent: the commit that the branch must be at, or None where any will do.
         operations: what it does, in order.
+        summary: one line about it; kept of a proposal alone, since a commit is the hash of its files.
+        description: more about it.
     """
 
     parent: str | None
     operations: tuple[Operation, ...]
+    summary: str = ""
+    description: str = ""
 
 
 def read_commit(body: BinaryIO, folder: Path, *, max_file_size: int) -> CommitRequest:
@@ -122,7 +126,13 @@ def read_commit(body: BinaryIO, folder: Path, *, max_file_size: int) -> CommitRe
         raise RequestError("The commit has no header line.")
     if not operations:
         raise RequestError("The commit has no operation.")
-    return CommitRequest(parent=_read_parent(header), operations=tuple(operations))
+    summary, description = (header.get(key) for key in ("summary", "description"))
+    return CommitRequest(
+        parent=_read_parent(header),
+        operations=tuple(operations),
+        summary=summary if isinstance(summary, str) else "",
+        description=description if isinstance(description, str) else "",
+    )
 
 
 def _read_line(line: bytes, number: int) -> tuple[str, dict[str, Any]]:

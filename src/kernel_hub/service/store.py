@@ -31,6 +31,10 @@ class Store(Protocol):
         """
         ...
 
+    def find_proposal(self, repo: RepoId, ref: str) -> str | None:
+        """Return the commit of a proposal ``refs/pr/<number>``, or None."""
+        ...
+
     def find_commits(self, repo: RepoId, prefix: str) -> Collection[str]:
         """Return the commits whose ids begin so."""
         ...

@@ -73,6 +73,10 @@ class DirectoryStore:
         self._refs[repo] = (stamp, refs)
         return refs
 
+    def find_proposal(self, repo: RepoId, ref: str) -> str | None:
+        """Return the commit of a proposal, or None."""
+        return directory.find_branch(self._hub, repo, ref)
+
     def find_commits(self, repo: RepoId, prefix: str) -> tuple[str, ...]:
         """Return the commits whose ids begin so; an unversioned repository has no others."""
         trees = directory.repository_path(self._hub, repo) / "trees"

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 PREPARE = """
@@ -120,7 +123,6 @@ result = {
     "owner": fault(lambda: api.create_repo("other/toy", **kind)),
     "token": fault(lambda: other.create_repo("acme/new", **kind)),
     "private": fault(lambda: api.create_repo("acme/new", private=True, **kind)),
-    "pr": fault(lambda: commit(Add("x", b"x"), create_pr=True)),
     "repo": fault(lambda: api.create_commit("acme/none", [Add("x", b"x")], commit_message="m", **kind)),
     "case": fault(lambda: commit(Add("A.TXT", b"x"))),
     "main": fault(lambda: api.delete_branch(repo, branch="main", **kind)),
@@ -134,7 +136,6 @@ result = {
         "owner": 403,
         "token": 401,
         "private": 400,
-        "pr": 501,
         "repo": 404,
         "case": 400,
         "main": 400,
@@ -148,6 +149,62 @@ result = {
     assert "differ in case only" in found["case"][2]
     assert writable.whole() == {"main": {"a.txt": b"b"}}
     assert writable.token not in writable.hub.log.read_text()
+
+
+def test_a_pull_request_is_made_looked_at_and_taken_over(write, writable):
+    """What is said about pull requests the client only asks of models, and the hub answers for kernels."""
+    code = """
+api.create_repo(repo, **kind)
+first = commit(Add("README.md", b"# one"), Add("build/x/a.py", b"a"))
+api.create_branch(repo, branch="v1", **kind)
+guest = HfApi(token="GUEST")
+def ask(*operations, **more):
+    return guest.create_commit(
+        repo, list(operations), commit_message="Add b", create_pr=True, **kind, **more)
+big = b"b" * 11_000_000
+asked = ask(Add("b.bin", big), Add("b.py", b"b"), revision="v1", parent_commit=first)
+forbidden = fault(lambda: guest.create_commit(
+    repo, [Add("c.py", b"c")], commit_message="c", **kind))
+cannot = fault(lambda: guest.merge_pull_request(repo, asked.pr_num))
+prs = api.list_repo_refs(repo, include_pull_requests=True, **kind).pull_requests
+read = [entry.path for entry in api.list_repo_tree(repo, revision=asked.pr_revision, **kind)]
+told = api.get_discussion_details(repo, asked.pr_num)
+before = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo, **kind).branches}
+api.merge_pull_request(repo, asked.pr_num, comment="thanks")
+after = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo, **kind).branches}
+folder = guest.upload_folder(repo_id=repo, folder_path="source", create_pr=True, **kind)
+closed = api.change_discussion_status(repo, folder.pr_num, "closed").new_status
+result = {
+    "asked": [asked.pr_num, asked.pr_revision, asked.pr_url],
+    "prs": [[ref.ref, ref.target_commit == asked.oid] for ref in prs],
+    "read": read,
+    "told": [told.status, told.author, told.title, told.target_branch, told.git_reference],
+    "moved": [before == {"main": first, "v1": first}, after == {"main": first, "v1": asked.oid}],
+    "refused": [forbidden[1], cannot[1]],
+    "folder": [folder.pr_num, closed],
+    "listed": [[each.num, each.status] for each in api.get_repo_discussions(repo)],
+}
+"""
+    words = [sys.executable, "-m", "kernel_hub", "add-token", str(writable.tokens), "guest"]
+    words += ["--owner", "acme", "--propose", "--days", "2"]
+    guest = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    source = writable.home / "source"
+    source.mkdir()
+    (source / "c.py").write_text("c")
+    found = write(code.replace("GUEST", guest))
+    [number, revision, url] = found["asked"]
+    assert (number, revision) == (1, "refs/pr/1")
+    assert url == f"{writable.hub.url}/kernels/acme/toy/discussions/1"
+    assert found["prs"] == [["refs/pr/1", True]]
+    assert set(found["read"]) == {"README.md", "b.bin", "b.py", "build"}
+    assert found["told"] == ["open", "guest", "Add b", "v1", "refs/pr/1"]
+    assert found["moved"] == [True, True]
+    assert found["refused"] == [403, 403]
+    assert found["folder"] == [2, "closed"]
+    assert found["listed"] == [[2, "closed"], [1, "merged"]]
+    whole = writable.whole()
+    assert whole["v1"] == whole["main"] | {"b.bin": b"b" * 11_000_000, "b.py": b"b"}
+    assert writable.waiting() == []
 
 
 def test_of_many_commits_on_one_parent_one_wins(write, writable):

@@ -109,14 +109,37 @@ def test_what_the_hub_refuses_is_said(publish, writable, checkout):
     private = publish(kernel, "--private")
     assert (private.returncode, "no private repositories" in private.stderr) == (1, True)
     stranger = publish(kernel, "--repo-id", "stranger/toy")
-    assert (stranger.returncode, "may not write there (403)" in stranger.stderr) == (1, True)
+    assert (
+        stranger.returncode,
+        "may not write there (403: The token ci may not" in stranger.stderr,
+    ) == (1, True)
     assert not list(writable.root.iterdir())
     assert publish(kernel).returncode == 0
-    kernel.write("benchmarks/benchmark_more.py", "")
-    asked = publish(kernel, "--create-pr")
-    assert (asked.returncode, "no pull requests" in asked.stderr) == (1, True)
     tagged = publish(kernel, "--create-pr", "--tag", "v1.0.0")
     assert tagged.returncode == 2
+
+
+def test_who_may_only_propose_asks_and_the_owner_takes_it_over(
+    publish, writable, checkout, reference
+):
+    kernel = checkout("a")
+    assert publish(kernel).returncode == 0
+    before = writable.whole()
+    words = [sys.executable, "-m", "kernel_hub", "add-token", str(writable.tokens), "guest"]
+    words += ["--owner", "acme", "--propose"]
+    made = subprocess.run(words, check=True, capture_output=True, text=True)
+    guest = {"HF_TOKEN": made.stdout.strip()}
+    kernel.write("benchmarks/benchmark_more.py", "")
+    refused = publish(kernel, **guest)
+    assert (refused.returncode, "with --create-pr" in refused.stderr) == (1, True), refused.stderr
+    asked = publish(kernel, "--create-pr", **guest)
+    assert asked.returncode == 0, asked.stderr
+    url = f"{writable.hub.url}/kernels/acme/toy/discussions/1"
+    assert asked.stdout.splitlines()[-1] == f"asked for v1: {url}"
+    assert writable.whole() == before
+    code = 'from huggingface_hub import HfApi; result = HfApi().merge_pull_request("acme/toy", 1)'
+    reference.python(writable.hub, writable.home, code, environ={"HF_TOKEN": writable.token})
+    assert "benchmarks/benchmark_more.py" in writable.whole()["v1"]
 
 
 def test_no_hub_is_meant_unless_it_is_named(command, checkout):

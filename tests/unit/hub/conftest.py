@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
 from kernel_hub.app import create_app
+from kernel_hub.auth import add_token
 from kernel_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from kernel_hub.service.lfs import blob_id
 from kernel_hub.settings import HubSettings
-from kernel_spec.directory import Listing
+from kernel_spec.directory import DirectoryHub, Listing, file_path, read_listing, read_refs
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
@@ -69,6 +71,9 @@ class MemoryStore:
             tuple(Ref(*item) for item in sorted(self.branches[repo].items())),
             tuple(Ref(*item) for item in sorted(self.tags[repo].items())),
         )
+
+    def find_proposal(self, repo, ref):
+        return None
 
     def find_commits(self, repo, prefix):
         return [c for r, c in self.commits if r == repo and c.startswith(prefix)]
@@ -143,6 +148,76 @@ def call(app, method, target, *, headers=None, body=b"", chunks=None, pathsend=F
     }
     asyncio.run(app(scope, receive, send))
     return answer
+
+
+DESK_REPO = RepoId("acme", "toy")
+DESK_API = "/api/kernels/acme/toy"
+DESK_OBJECTS = "/kernels/acme/toy.git/info/lfs/objects"
+
+
+class Desk:
+    """A hub on disk that the holder of a token writes to."""
+
+    def __init__(self, tmp_path, call_app):
+        self.root = tmp_path / "root"
+        self.root.mkdir()
+        self.tokens = tmp_path / "tokens.toml"
+        self.secret = add_token(self.tokens, name="ci", owners=["acme"])
+        self.hub = DirectoryHub(self.root)
+        self.call_app = call_app
+        self.restart()
+
+    def restart(self, **settings):
+        self.app = create_app(HubSettings(root=self.root, tokens=self.tokens, **settings))
+
+    def ask(self, method, target, body=b"", *, secret="own", **rest):
+        secret = self.secret if secret == "own" else secret
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.call_app(self.app, method, target, headers=headers, body=body, **rest)
+
+    def create(self, **more):
+        table = {"type": "kernel", "organization": "acme", "name": "toy", **more}
+        return self.ask("POST", "/api/repos/create", table)
+
+    def commit(self, *lines, branch="main", parent=None, header=True, query="", **rest):
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        if header:
+            value = {"summary": "m", "description": ""} | (
+                {"parentCommit": parent} if parent else {}
+            )
+            body = json.dumps({"key": "header", "value": value}).encode() + b"\n" + body
+        return self.ask("POST", f"{DESK_API}/commit/{branch}{query}", body, **rest)
+
+    def head(self, branch="main"):
+        return {ref.name: ref.commit for ref in read_refs(self.hub, DESK_REPO).branches}[branch]
+
+    def files(self, branch="main"):
+        commit = self.head(branch)
+        return {
+            file.path: file_path(self.hub, DESK_REPO, commit, file.path).read_bytes()
+            for file in read_listing(self.hub, DESK_REPO, commit).files
+        }
+
+    def batch(self, *objects, **more):
+        table = {"operation": "upload", "objects": list(objects), "hash_algo": "sha256", **more}
+        return self.ask("POST", f"{DESK_OBJECTS}/batch", table)
+
+    def href(self, data):
+        answer = self.batch({"oid": hashlib.sha256(data).hexdigest(), "size": len(data)})
+        return urlsplit(answer.json()["objects"][0]["actions"]["upload"]["href"])
+
+    def put(self, data, **rest):
+        href = self.href(data)
+        return self.ask("PUT", f"{href.path}?{href.query}", data, secret=None, **rest)
+
+    def waiting(self):
+        return sorted(path.name for path in (self.root / "acme/toy/.uploads").glob("*"))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path, call)
 
 
 V1 = {

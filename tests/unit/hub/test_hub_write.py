@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,73 +18,13 @@ from kernel_hub.auth import add_token
 from kernel_hub.service import operations
 from kernel_hub.settings import HubSettings
 from kernel_hub.store.uploads import Uploads
-from kernel_spec.directory import DirectoryHub, file_path, read_listing, read_refs
+from kernel_spec.directory import file_path, read_listing, read_refs
 from kernel_spec.names import RepoId
 
 REPO = RepoId("acme", "toy")
 API = "/api/kernels/acme/toy"
 OBJECTS = "/kernels/acme/toy.git/info/lfs/objects"
 BIG = b"\x7fELF" + bytes(2000)
-
-
-class Desk:
-    """A hub on disk that the holder of a token writes to."""
-
-    def __init__(self, tmp_path, call_app):
-        self.root = tmp_path / "root"
-        self.root.mkdir()
-        self.tokens = tmp_path / "tokens.toml"
-        self.secret = add_token(self.tokens, name="ci", owners=["acme"])
-        self.hub = DirectoryHub(self.root)
-        self.call_app = call_app
-        self.restart()
-
-    def restart(self, **settings):
-        self.app = create_app(HubSettings(root=self.root, tokens=self.tokens, **settings))
-
-    def ask(self, method, target, body=b"", *, secret="own", **rest):
-        secret = self.secret if secret == "own" else secret
-        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.call_app(self.app, method, target, headers=headers, body=body, **rest)
-
-    def create(self, **more):
-        table = {"type": "kernel", "organization": "acme", "name": "toy", **more}
-        return self.ask("POST", "/api/repos/create", table)
-
-    def commit(self, *lines, branch="main", parent=None, header=True):
-        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        if header:
-            value = {"summary": "m", "description": ""} | (
-                {"parentCommit": parent} if parent else {}
-            )
-            body = json.dumps({"key": "header", "value": value}).encode() + b"\n" + body
-        return self.ask("POST", f"{API}/commit/{branch}", body)
-
-    def head(self, branch="main"):
-        return {ref.name: ref.commit for ref in read_refs(self.hub, REPO).branches}[branch]
-
-    def files(self, branch="main"):
-        commit = self.head(branch)
-        return {
-            file.path: file_path(self.hub, REPO, commit, file.path).read_bytes()
-            for file in read_listing(self.hub, REPO, commit).files
-        }
-
-    def batch(self, *objects, **more):
-        table = {"operation": "upload", "objects": list(objects), "hash_algo": "sha256", **more}
-        return self.ask("POST", f"{OBJECTS}/batch", table)
-
-    def href(self, data):
-        answer = self.batch({"oid": sha256(data), "size": len(data)})
-        return urlsplit(answer.json()["objects"][0]["actions"]["upload"]["href"])
-
-    def put(self, data, **rest):
-        href = self.href(data)
-        return self.ask("PUT", f"{href.path}?{href.query}", data, secret=None, **rest)
-
-    def waiting(self):
-        return sorted(path.name for path in (self.root / "acme/toy/.uploads").glob("*"))
 
 
 def sha256(data):
@@ -104,11 +43,6 @@ def large(path, data=BIG, **more):
 
 def delete(path, key="deletedFile"):
     return {"key": key, "value": {"path": path}}
-
-
-@pytest.fixture
-def desk(tmp_path, call_app):
-    return Desk(tmp_path, call_app)
 
 
 @pytest.fixture
@@ -262,13 +196,6 @@ def test_which_way_a_file_comes_and_what_is_there(toy):
     assert toy.ask("POST", f"{API}/preupload/none", {"files": files}).status == 404
     for bad in ({}, {"files": [{}]}, {"files": [{"path": "a", "size": -1}]}, {"files": 1}):
         assert toy.ask("POST", f"{API}/preupload/main", bad).status == 400
-
-
-def test_pull_requests_are_refused_and_say_so(toy):
-    for target in ("preupload/main", "commit/main"):
-        answer = toy.ask("POST", f"{API}/{target}?create_pr=1", {"files": []})
-        assert answer.status == 501
-        assert "no pull requests" in answer.json()["error"]
 
 
 def test_one_commit_of_many_operations(toy):

@@ -39,7 +39,40 @@ _SOURCES: dict[BackendKind, Mapping[str, str]] = {
     BackendKind.METAL: {"metal.mm": "csrc/metal.mm", "metal.metal": "csrc/metal.metal"},
     BackendKind.XPU: {"xpu.cpp": "csrc/xpu.cpp"},
 }
+_TVM_FFI_SOURCES: dict[BackendKind, Mapping[str, str]] = {
+    BackendKind.CPU: {"cpu.cpp": "tvm-ffi/cpu.cpp"},
+    BackendKind.CUDA: {"cuda.cu": "tvm-ffi/cuda.cu"},
+}
 _DEVICES = {BackendKind.METAL: "mps", BackendKind.ROCM: "cuda"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Offer:
+    """The backends of a framework that init writes sources for: all, those of ``all``, the default."""
+
+    written: tuple[BackendKind, ...]
+    every: tuple[BackendKind, ...]
+    default: tuple[BackendKind, ...]
+    otherwise: str
+
+
+_NO_SOURCES = "there are no example sources for it"
+_OFFERS = {
+    "torch": _Offer(
+        written=WRITTEN, every=BUILDABLE, default=(BackendKind.CPU,), otherwise=_NO_SOURCES
+    ),
+    "torch-noarch": _Offer(
+        written=TRITON,
+        every=TRITON,
+        default=TRITON_DEFAULT,
+        otherwise="Triton has no code for it",
+    ),
+    "tvm-ffi": _Offer(
+        written=BUILDABLE, every=BUILDABLE, default=(BackendKind.CPU,), otherwise=_NO_SOURCES
+    ),
+}
+# How functions reach Python, as build.toml calls it; the first is the default.
+FRAMEWORKS = tuple(_OFFERS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,13 +83,18 @@ class NewProject:
         repo_id: where it will be published.
         backends: what it has sources for, in the order of :data:`WRITTEN`.
         licence: an SPDX expression or free text.
-        noarch: whether it is Python and Triton alone.
+        framework: one of :data:`FRAMEWORKS`.
     """
 
     repo_id: RepoId
     backends: tuple[BackendKind, ...]
     licence: str
-    noarch: bool = False
+    framework: str = FRAMEWORKS[0]
+
+    @property
+    def noarch(self) -> bool:
+        """Whether it is Python and Triton alone."""
+        return self.framework == "torch-noarch"
 
     @property
     def name(self) -> str:
@@ -65,7 +103,7 @@ class NewProject:
 
 
 def plan_project(
-    *, name: str, backends: Iterable[str], licence: str, noarch: bool = False
+    *, name: str, backends: Iterable[str], licence: str, framework: str = FRAMEWORKS[0]
 ) -> NewProject:
     """Read what was asked for.
 
@@ -74,7 +112,7 @@ def plan_project(
         backends: names of backends, also several in one text with commas between, or ``all``:
             every one that this version builds; none: the default.
         licence: an SPDX expression or free text.
-        noarch: whether it is to be Python and Triton alone.
+        framework: one of :data:`FRAMEWORKS`.
 
     Raises:
         ScaffoldError: with everything that is wrong with it.
@@ -98,22 +136,22 @@ def plan_project(
         faults.append(f"--name {name}: the name of the kernel: {finding.message}{hint}")
     if not licence.strip():
         faults.append("--license: found an empty text; expected one such as Apache-2.0")
-    chosen, wrong = _read_backends(backends, noarch=noarch)
+    chosen, wrong = _read_backends(backends, _OFFERS[framework])
     faults += wrong
     if faults:
         raise ScaffoldError("\n".join(faults))
-    return NewProject(repo_id=repo_id, backends=chosen, licence=licence, noarch=noarch)
+    return NewProject(repo_id=repo_id, backends=chosen, licence=licence, framework=framework)
 
 
 def _read_backends(
-    texts: Iterable[str], *, noarch: bool
+    texts: Iterable[str], offer: _Offer
 ) -> tuple[tuple[BackendKind, ...], list[str]]:
     names = [name for text in texts for name in text.split(",") if name]
-    written = [kind.value for kind in (TRITON if noarch else WRITTEN)]
+    written = [kind.value for kind in offer.written]
     if names == ["all"]:
-        return (TRITON if noarch else BUILDABLE), []
+        return offer.every, []
     if not names:
-        return (TRITON_DEFAULT if noarch else (BackendKind.CPU,)), []
+        return offer.default, []
     expected = f"expected one of {', '.join(written)}"
     faults = []
     for name in dict.fromkeys(names):
@@ -122,9 +160,8 @@ def _read_backends(
         if name == "all":
             faults.append("--backends all: found others beside it; expected it alone")
         elif check.check_backend(name) is None:
-            why = "Triton has no code for it" if noarch else "there are no example sources for it"
             faults.append(
-                f"--backends {name}: {why}; {expected}. A project may still be written for it "
+                f"--backends {name}: {offer.otherwise}; {expected}. A project may still be written for it "
                 "by hand"
             )
         else:
@@ -155,6 +192,7 @@ def render_project(project: NewProject) -> Mapping[str, str]:
         "repo_id": str(project.repo_id),
         "license": project.licence,
         "noarch": project.noarch,
+        "extension": _extension(project),
         "backends": [kind.value for kind in project.backends],
         "devices": list(dict.fromkeys(devices)),
         "sources": {kind.value: list(_sources(project, kind)) for kind in project.backends},
@@ -172,7 +210,12 @@ def _sources(project: NewProject, kind: BackendKind) -> Mapping[str, str]:
     if project.noarch:
         return {}
     module = module_name(project.name)
-    return {f"csrc/{module}_{end}": template for end, template in _SOURCES[kind].items()}
+    sources = _TVM_FFI_SOURCES if project.framework == "tvm-ffi" else _SOURCES
+    return {f"csrc/{module}_{end}": template for end, template in sources[kind].items()}
+
+
+def _extension(project: NewProject) -> str:
+    return "tvm-ffi-ext" if project.framework == "tvm-ffi" else "torch-ext"
 
 
 def _places(project: NewProject) -> dict[str, str]:
@@ -190,6 +233,8 @@ def _places(project: NewProject) -> dict[str, str]:
         "tests/gate.py": "tests/gate.py",
         f"tests/test_{module}.py": "tests/test.py",
     }
+    if project.framework == "tvm-ffi":
+        return _tvm_ffi_places(project, places)
     if project.noarch:
         return places | {
             f"torch-ext/{module}/__init__.py": "torch-ext/noarch.py",
@@ -199,6 +244,23 @@ def _places(project: NewProject) -> dict[str, str]:
         f"torch-ext/{module}/__init__.py": "torch-ext/module.py",
         "torch-ext/torch_binding.cpp": "torch-ext/torch_binding.cpp",
         "torch-ext/torch_binding.h": "torch-ext/torch_binding.h",
+    }
+    for kind in project.backends:
+        places |= _sources(project, kind)
+    return places
+
+
+def _tvm_ffi_places(project: NewProject, others: Mapping[str, str]) -> dict[str, str]:
+    """Return the template of each file of a kernel of TVM FFI; the gate is about torch's ops."""
+    module = module_name(project.name)
+    own = ("CARD.md", "build.toml", "example.py")
+    places = {path: text for path, text in others.items() if path != "tests/gate.py"}
+    places |= {path: f"tvm-ffi/{path}" for path in own}
+    places |= {
+        f"tests/test_{module}.py": "tvm-ffi/test.py",
+        f"tvm-ffi-ext/{module}/__init__.py": "tvm-ffi/module.py",
+        "tvm-ffi-ext/tvm_ffi_binding.cpp": "tvm-ffi/tvm_ffi_binding.cpp",
+        "csrc/add_one.h": "tvm-ffi/add_one.h",
     }
     for kind in project.backends:
         places |= _sources(project, kind)

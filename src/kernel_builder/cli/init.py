@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,13 @@ def _is_like_a_backend(text: str) -> bool:
     help="What to write sources for: cpu cuda rocm metal xpu; all: what is built here. "
     "[default: cpu; with --noarch: cpu cuda rocm]",
 )
-@click.option("--noarch", is_flag=True, help="Python and Triton alone: nothing is compiled.")
+@click.option(
+    "--framework",
+    type=click.Choice(["torch", "torch-noarch", "tvm-ffi"]),
+    help="How its functions reach Python: as ops of torch, by Triton alone, or through TVM FFI "
+    "for tensors of any library. [default: torch]",
+)
+@click.option("--noarch", is_flag=True, help="The same as --framework torch-noarch.")
 @click.option("--license", "licence", default="Apache-2.0", show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 def init(
@@ -75,6 +82,7 @@ def init(
     path: Path | None,
     name: str,
     backends: tuple[str, ...],
+    framework: str | None,
     noarch: bool,
     licence: str,
     overwrite: bool,
@@ -83,8 +91,15 @@ def init(
     from kernel_builder.scaffold import plan_project, start_repository, write_project
     from kernel_builder.settings import read_settings
 
+    if noarch and framework not in (None, "torch-noarch"):
+        raise click.UsageError(f"--noarch is --framework torch-noarch, found {framework} beside it")
     settings = read_settings()
-    project = plan_project(name=name, backends=backends, licence=licence, noarch=noarch)
+    project = plan_project(
+        name=name,
+        backends=backends,
+        licence=licence,
+        framework="torch-noarch" if noarch else framework or "torch",
+    )
     target = path if path is not None else Path(project.name)
     files = write_project(project, target, overwrite=overwrite)
     for file in files:
@@ -107,6 +122,12 @@ def _lacking(project: NewProject, settings: Settings) -> list[str]:
         for kind in project.backends
         if kind in host.missing
     ]
-    if host.torch is None:
+    if project.framework == "tvm-ffi":
+        if find_spec("tvm_ffi") is None:
+            notes.append(
+                "its tests need TVM FFI, which is not installed here: pip install apache-tvm-ffi "
+                "numpy (or run them in kernel-builder testshell)"
+            )
+    elif host.torch is None:
         notes.append("nothing is built here yet: needs torch (pip install torch)")
     return notes

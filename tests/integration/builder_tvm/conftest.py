@@ -115,6 +115,13 @@ def numpy_alone() -> Python:
 
 
 @pytest.fixture(scope="session")
+def numpy_and_pytest() -> Python:
+    """TVM FFI with numpy and pytest, and no torch."""
+    wanted = ("apache-tvm-ffi==0.1.15.post2", "numpy", "pytest", *LOADER_NEEDS)
+    return python_in(environment(peers.make_venv, *wanted).folder)
+
+
+@pytest.fixture(scope="session")
 def first_release() -> Python:
     """The first TVM FFI of the same minor version."""
     wanted = ("apache-tvm-ffi==0.1.0", "numpy", *LOADER_NEEDS)

@@ -42,7 +42,8 @@ SOURCES = {
 
 
 def project(*backends: str, noarch: bool = False):
-    return plan_project(name="me/my-op", backends=backends, licence="MIT", noarch=noarch)
+    framework = "torch-noarch" if noarch else "torch"
+    return plan_project(name="me/my-op", backends=backends, licence="MIT", framework=framework)
 
 
 @pytest.mark.parametrize("backends", COMBINATIONS)

@@ -165,15 +165,40 @@ def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, b
 
 
 def _sweep(store: Store, key: str) -> None:
-    """Clear away what killed processes left in ``tmp/``: what belongs to no lock that is held."""
+    """Clear away what killed processes left in ``tmp/``."""
     for leftover in store.folder("tmp").iterdir():
-        owner = leftover.name.partition("-")[0]
-        if owner == key[:32]:
+        if leftover.name.partition("-")[0] == key[:32]:
             shutil.rmtree(leftover, ignore_errors=True)
-            continue
-        # Whoever installs holds the lock of that name until its folder is gone.
-        with suppress(OSError), FileLock(_lock_path(store, owner), blocking=False):
-            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            sweep_leftover(store, leftover)
+
+
+def sweep_leftover(store: Store, leftover: Path) -> bool:
+    """Remove something in ``tmp/``, unless a process still works there; say whether it is gone."""
+    # Whoever installs holds the lock of that name until its folder is gone.
+    owner = leftover.name.partition("-")[0]
+    with suppress(OSError), FileLock(_lock_path(store, owner), blocking=False):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return not leftover.exists()
+
+
+def find_leftovers(store: Store) -> list[Path]:
+    """List what is in ``tmp/`` and belongs to no lock that is held; writes nothing."""
+    folder = store.folder("tmp")
+    return (
+        [path for path in folder.iterdir() if not _is_held(store, path)] if folder.is_dir() else []
+    )
+
+
+def _is_held(store: Store, leftover: Path) -> bool:
+    lock = _lock_path(store, leftover.name.partition("-")[0])
+    if not lock.exists():
+        return False
+    try:
+        with FileLock(lock, blocking=False):
+            return False
+    except OSError:
+        return True
 
 
 def _lock_path(store: Store, key: str) -> Path:

@@ -24,6 +24,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,8 +36,14 @@ from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
 FOLDER = "store-v1"
+DOCUMENT_FOLDERS = ("refs", "trees", "sources", "built", "metadata", "status", "index")
+
+# A temporary file that is older than this, in seconds, is of a process that was killed.
+LEFTOVER_SECONDS = 600.0
+
 _RECORD_FORMAT = 1
 _TREE_FORMAT = 1
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 
 class Store(NamedTuple):
@@ -66,8 +74,13 @@ class Record(NamedTuple):
 
 def read_record(store: Store, hub_url: str, repo: RepoId) -> Record | None:
     """Return what is remembered of a repository on a hub, or None."""
+    return read_record_file(_record_path(store, hub_url, repo))
+
+
+def read_record_file(path: Path) -> Record | None:
+    """Return what one of the documents below ``refs/`` says, or None."""
     try:
-        document = json.loads(read_plain(_record_path(store, hub_url, repo)))
+        document = json.loads(read_plain(path))
         if document["format"] != _RECORD_FORMAT:
             return None
         refs = document["refs"]
@@ -267,12 +280,26 @@ def write_whole(path: Path, data: bytes, *, lasting: bool = True) -> None:
         raise
 
 
-def _try_write(path: Path, data: bytes) -> bool:
+def is_temporary(name: str) -> bool:
+    """Say whether :func:`write_whole` calls a file so while it is not whole."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def _try_write(path: Path, data: bytes) -> None:
     try:
         write_whole(path, data, lasting=False)
+        _sweep_beside(path)
     except OSError:
-        return False
-    return True
+        return
+
+
+def _sweep_beside(path: Path) -> None:
+    """Remove what killed processes left beside a document that was just written."""
+    with os.scandir(path.parent) as entries:
+        leftovers = [entry for entry in entries if is_temporary(entry.name)]
+    for entry in leftovers:
+        if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS:
+            Path(entry.path).unlink(missing_ok=True)
 
 
 def _hub_key(url: str) -> str:

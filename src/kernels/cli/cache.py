@@ -1,38 +1,191 @@
-"""``kernels cache``: what is in the cache, and whether every byte of it is right."""
+"""``kernels cache``: what is in the cache, whether every byte of it is right, and what may go."""
 
 from __future__ import annotations
 
 import json
+import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernel_spec.command import say_note
+from kernel_spec.command import say_error, say_note
+
+if TYPE_CHECKING:
+    from kernels.pruning import Outcome, Plan
+    from kernels.settings import Settings
+    from kernels.store import Store
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([hdw])", re.IGNORECASE)
+_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def read_duration(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """Read a time as in ``12h``, ``30d`` or ``2w``; return seconds."""
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        expected = "expected hours, days or weeks, as in 12h, 30d or 2w"
+        raise click.BadParameter(f"{expected}, found {text!r}.", ctx, param)
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def read_amount(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """Read a size as in ``500MB``, ``10GB`` or ``2GiB``; return bytes."""
+    if text is None:
+        return None
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        expected = "expected a size as in 500MB, 10GB or 2GiB"
+        raise click.BadParameter(f"{expected}, found {text!r}.", ctx, param)
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].lower()])
 
 
 @click.group(name="cache")
 def command() -> None:
-    """Look at, and verify, the cache."""
+    """Look at the cache, verify it, and remove what is no longer used."""
 
 
 @command.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_(as_json: bool) -> None:
-    """List the installed variants."""
-    owners = _repositories()
-    found = [
-        {**_describe(place), "repositories": owners.get(place.name, [])} for place in _places()
-    ]
+    """List the installed variants, and when each was last used."""
+    from kernels.cached import knows_use, list_commits, list_variants
+
+    store = _store()
+    found = list_variants(store, list_commits(store))
     if as_json:
-        click.echo(json.dumps({"cache": str(_cache()), "variants": found}, indent=2))
+        entries = [
+            {
+                "digest": variant.digest,
+                "variant": variant.name or "?",
+                "kernel": variant.kernel,
+                "bytes": variant.size,
+                "used": _format_time(variant.used),
+                "path": str(variant.place / variant.name) if variant.name else str(variant.place),
+                "repositories": list(variant.repositories),
+            }
+            for variant in found
+        ]
+        click.echo(json.dumps({"cache": str(store.root), "variants": entries}, indent=2))
         return
-    for entry in found:
-        size = format_size(entry["bytes"])
-        names = ", ".join(entry["repositories"]) or f"?/{entry['kernel']}"
-        click.echo(f"{entry['digest'][:12]}  {size:>10}  {names}  {entry['variant']}")
-    total = format_size(sum(entry["bytes"] for entry in found))
-    click.echo(f"{len(found)} variants, {total} in {_cache()}")
+    for variant in found:
+        size, day = format_size(variant.size), _format_time(variant.used)[:10]
+        click.echo(
+            f"{variant.digest[:12]}  {size:>10}  {day}  {variant.title}  {variant.name or '?'}"
+        )
+    total = format_size(sum(variant.size for variant in found))
+    click.echo(f"{len(found)} variants, {total} in {store.root}")
+    if found and not knows_use(store):
+        say_note(
+            "this file system does not keep when files are read; the days are those of the installs"
+        )
+
+
+@command.command(name="verify")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def verify(ctx: click.Context, as_json: bool) -> None:
+    """Hash every file of every installed variant; exits with 1 where one is damaged."""
+    from kernels.verify import Damage, verify_bytes
+
+    store = _store()
+    folder = store.folder("variants")
+    results: list[dict[str, Any]] = []
+    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match verify_bytes(place) if place.is_dir() else None:
+            case Damage(faults=faults):
+                results.append({"digest": place.name, "ok": False, "faults": list(faults)})
+            case None:
+                results.append({"digest": place.name, "ok": True, "faults": []})
+    damaged = [entry for entry in results if not entry["ok"]]
+    if as_json:
+        click.echo(json.dumps({"cache": str(store.root), "variants": results}, indent=2))
+    else:
+        for entry in damaged:
+            click.echo(f"{entry['digest']}: damaged")
+            for fault in entry["faults"]:
+                click.echo(f"  {fault}")
+        click.echo(f"{len(results)} variants verified, {len(damaged)} damaged")
+    if damaged:
+        say_error("the next load with the network on fetches them again")
+        ctx.exit(1)
+
+
+@command.command(name="prune")
+@click.option(
+    "--unused-for",
+    callback=read_duration,
+    metavar="TIME",
+    help="Variants not used for so long: 12h, 30d, 2w.",
+)
+@click.option(
+    "--max-size",
+    callback=read_amount,
+    metavar="SIZE",
+    help="The least recently used, until at most so much stays: 500MB, 10GB.",
+)
+@click.option("--unreferenced", is_flag=True, help="What no branch or tag has any more.")
+@click.option(
+    "--keep-lock",
+    "keep_locks",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep what a kernels.lock, or that of a project's folder, names; KERNELS_LOCK is kept in any case.",
+)
+@click.option(
+    "--yes", is_flag=True, help="Remove it; without this the plan is shown and nothing is removed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def prune(
+    ctx: click.Context,
+    *,
+    unused_for: float | None,
+    max_size: int | None,
+    unreferenced: bool,
+    keep_locks: tuple[Path, ...],
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be removed from the cache, and with --yes remove it.
+
+    What killed processes left always goes. A variant that a running process uses stays, and so do
+    installs that are under way. Exits with 1 where something could not be removed, or more than
+    --max-size stays.
+    """
+    from kernels.cached import knows_use
+    from kernels.pruning import Wish, carry_out, make_plan
+    from kernels.settings import read_settings
+
+    settings = read_settings()
+    store = _store()
+    wish = Wish(unused_for, max_size, unreferenced, _read_locks(settings, keep_locks))
+    plan = make_plan(store, wish)
+    outcomes = carry_out(store, plan) if yes else []
+    if as_json:
+        click.echo(json.dumps(_document(store, plan, outcomes, done=yes), indent=2))
+    else:
+        _show(store, plan, outcomes, done=yes)
+    if (unused_for is not None or max_size is not None) and not knows_use(store):
+        say_note(
+            "this file system does not keep when files are read; the time of its install counts for each variant"
+        )
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for outcome in failed:
+        say_error(f"{outcome.removal.path}: not removed: {outcome.error}")
+    if plan.over:
+        say_error(
+            f"{format_size(plan.after)} stay, {format_size(plan.over)} more than --max-size: they are in use or locked"
+        )
+    if failed or plan.over:
+        ctx.exit(1)
 
 
 def format_size(size: int) -> str:
@@ -45,82 +198,72 @@ def format_size(size: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-@command.command(name="verify")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.pass_context
-def verify(ctx: click.Context, as_json: bool) -> None:
-    """Hash every file of every installed variant; exits with 1 where one is damaged."""
-    from kernels.verify import Damage, verify_bytes
-
-    results: list[dict[str, Any]] = []
-    for place in _places():
-        match verify_bytes(place):
-            case Damage(faults=faults):
-                results.append({"digest": place.name, "ok": False, "faults": list(faults)})
-            case None:
-                results.append({"digest": place.name, "ok": True, "faults": []})
-    damaged = [entry for entry in results if not entry["ok"]]
-    if as_json:
-        click.echo(json.dumps({"cache": str(_cache()), "variants": results}, indent=2))
+def _show(store: Store, plan: Plan, outcomes: Sequence[Outcome], *, done: bool) -> None:
+    failed = {outcome.removal.path for outcome in outcomes if outcome.error}
+    verb = "removed" if done else "remove"
+    for removal in plan.removals:
+        if removal.path not in failed:
+            what = removal.title or removal.path.relative_to(store.folder("")).as_posix()
+            click.echo(
+                f"{verb:7}  {format_size(removal.size):>9}  {removal.kind}  {what}: {removal.reason}"
+            )
+    for kept in plan.kept:
+        size = format_size(kept.variant.size)
+        click.echo(
+            f"{'keep':7}  {size:>9}  variant  {kept.variant.title} {kept.variant.name}: {kept.reason}"
+        )
+    gone = [removal for removal in plan.removals if removal.path not in failed]
+    total = format_size(sum(removal.size for removal in gone))
+    if not plan.removals:
+        click.echo(f"nothing to remove from {store.root}")
+    elif done:
+        click.echo(f"{len(gone)} removed, {total}, from {store.root}")
     else:
-        for entry in damaged:
-            click.echo(f"{entry['digest']}: damaged")
-            for fault in entry["faults"]:
-                click.echo(f"  {fault}")
-        click.echo(f"{len(results)} variants verified, {len(damaged)} damaged")
-    if damaged:
-        say_note("the next load with the network on fetches them again")
-        ctx.exit(1)
+        told = f"{len(gone)} to remove, {total}, from {store.root}"
+        click.echo(f"{told}. Nothing was removed: repeat it with --yes.")
 
 
-def _cache() -> Path:
-    from kernels.settings import read_settings
-
-    return read_settings().cache
-
-
-def _places() -> list[Path]:
-    from kernels.store import Store
-
-    folder = Store(_cache()).folder("variants")
-    return sorted(place for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else []
-
-
-def _repositories() -> dict[str, list[str]]:
-    """Return the repositories that the cache knows each variant from, by digest."""
-    from kernel_spec.names import RepoId
-    from kernels.source import variants_of
-    from kernels.store import Store, find_digest, read_tree_file
-
-    store = Store(_cache())
-    trees = store.folder("trees")
-    found: dict[str, set[str]] = {}
-    for path in trees.glob("*/*/*/*.json"):
-        repo = RepoId(*path.relative_to(trees).parts[1:3])
-        for files in variants_of(read_tree_file(path) or ()).values():
-            if (digest := find_digest(store, files)) is not None:
-                found.setdefault(digest, set()).add(str(repo))
-    return {digest: sorted(names) for digest, names in found.items()}
-
-
-def _describe(place: Path) -> dict[str, Any]:
-    from kernels.verify import read_manifest
-
-    manifest = read_manifest(place)
-    if manifest is None:
-        return {"digest": place.name, "variant": "?", "kernel": "(damaged)", "bytes": 0}
+def _document(
+    store: Store, plan: Plan, outcomes: Sequence[Outcome], *, done: bool
+) -> dict[str, Any]:
+    errors = {outcome.removal.path: outcome.error for outcome in outcomes}
     return {
-        "digest": place.name,
-        "variant": manifest.variant,
-        "kernel": _name(place / manifest.variant / "metadata.json"),
-        "bytes": sum(size for size, _ in manifest.files.values()),
-        "path": str(place / manifest.variant),
+        "cache": str(store.root),
+        "done": done,
+        "bytes_before": plan.before,
+        "bytes_after": plan.after,
+        "removals": [
+            {
+                "kind": removal.kind,
+                "path": str(removal.path),
+                "title": removal.title,
+                "bytes": removal.size,
+                "reason": removal.reason,
+                "error": errors.get(removal.path) or None,
+            }
+            for removal in plan.removals
+        ],
+        "kept": [
+            {"digest": kept.variant.digest, "bytes": kept.variant.size, "reason": kept.reason}
+            for kept in plan.kept
+        ],
     }
 
 
-def _name(path: Path) -> str:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return "?"
-    return str(document.get("name", "?")) if isinstance(document, dict) else "?"
+def _read_locks(settings: Settings, paths: Sequence[Path]) -> tuple[Any, ...]:
+    from kernel_spec.lock import FILE_NAME
+    from kernels.lockfile import read_lock
+
+    named = [path / FILE_NAME if path.is_dir() else path for path in paths]
+    return tuple(map(read_lock, [*named, *([settings.lock] if settings.lock else [])]))
+
+
+def _format_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _store() -> Store:
+    from kernels.settings import read_settings
+    from kernels.store import Store
+
+    return Store(read_settings().cache)

@@ -71,8 +71,10 @@ class Machine:
     def store(self) -> Path:
         return self.home / "cache" / "store-v1"
 
-    def start(self, code: str = LOAD, **environ: str) -> subprocess.Popen[str]:
-        """Start a Python process."""
+    def start(
+        self, code: str = LOAD, *, stdin: bool = False, **environ: str
+    ) -> subprocess.Popen[str]:
+        """Start a Python process, with a pipe to it if asked for."""
         keep = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}
         settings = {
             "HOME": str(self.home),
@@ -85,6 +87,7 @@ class Machine:
         return subprocess.Popen(
             [self.python, "-c", code],
             env=keep | settings | environ,
+            stdin=subprocess.PIPE if stdin else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -164,7 +164,7 @@ def test_the_cache_is_listed_and_verified(call, toy):
     assert entry["variant"] == "torch-cpu"
     assert entry["kernel"] == "toy"
     assert entry["repositories"] == ["acme/toy"]
-    assert re.search(r" \d\d\d B  acme/toy  torch-cpu\n", call("cache", "list")[1])
+    assert re.search(r" \d\d\d B  \d{4}-\d\d-\d\d  acme/toy  torch-cpu\n", call("cache", "list")[1])
     assert entry["bytes"] == sum(file.stat().st_size for file in path.iterdir())
     assert call("cache", "verify")[0] == 0
     facts = (path / "__init__.py").stat()

@@ -27,6 +27,7 @@ from kernel_builder.toolchain.cpu import (
 from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_versions, get_cuda, identify_cuda
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.meter import make_meter
+from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
@@ -104,8 +105,15 @@ def detect_host(settings: Settings) -> Host:
     )
 
 
-def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
+def prepare_environment(
+    build: VariantBuild, settings: Settings, *, on_fetch: OnFetch | None = None
+) -> Environment:
     """Find all that a variant is built with, and make its link stubs.
+
+    Args:
+        build: the variant.
+        settings: what the environment and the command line say.
+        on_fetch: who is told how far fetching a toolkit is.
 
     Raises:
         ToolchainError: something is not there, or too old.
@@ -120,7 +128,9 @@ def prepare_environment(build: VariantBuild, settings: Settings) -> Environment:
     include = None if torch is None else _find_python_headers()
     toolchain = read_toolchain(compiler, settings)
     libraries = framework_libraries(build)
-    cuda = get_cuda(settings, toolkit_of(build)) if build.backend is BackendKind.CUDA else None
+    cuda = None
+    if build.backend is BackendKind.CUDA:
+        cuda = get_cuda(settings, toolkit_of(build), on_fetch=on_fetch)
     store = settings.cache / "stubs"
     full = build.stable_abi is None
     return Environment(

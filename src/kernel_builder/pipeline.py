@@ -65,6 +65,7 @@ class _Job:
     jobs: int | None
     begin: Callable[[str], None]
     on_step: Callable[[int, int, str], None]
+    on_fetch: Callable[[str, int, int], None]
 
     @property
     def name(self) -> str:
@@ -135,6 +136,9 @@ def build_project(
         def on_step(done: int, total: int, what: str, name: str = name) -> None:
             reporter.step(name, done, total, what)
 
+        def on_fetch(what: str, done: int, total: int, name: str = name) -> None:
+            reporter.fetch(name, what, done, total)
+
         job = _Job(
             project=project,
             build=variant,
@@ -144,6 +148,7 @@ def build_project(
             jobs=jobs,
             begin=reporter.begin,
             on_step=on_step,
+            on_fetch=on_fetch,
         )
         report = _build_or_fail(job, force=force)
         wanted = selection is not None and (selection.backends or selection.variants)
@@ -213,7 +218,9 @@ def _build_variant(job: _Job, start: float, *, force: bool) -> VariantReport:
     job.begin(job.name)
     sandbox = choose_sandbox(job.settings)
     scratch = _begin_run(job)
-    environment = prepare_environment(job.build, job.settings) if job.build.units else None
+    environment = None
+    if job.build.units:
+        environment = prepare_environment(job.build, job.settings, on_fetch=job.on_fetch)
     artifact = None if environment is None else _compile(job, environment, scratch, sandbox)
     made = scratch / "variant" / job.name
     write_variant(

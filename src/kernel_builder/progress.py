@@ -16,6 +16,9 @@ class Reporter(Protocol):
     def begin(self, variant: str) -> None:
         """A variant is begun; not said of one that is up to date."""
 
+    def fetch(self, variant: str, what: str, done: int, total: int) -> None:
+        """A toolchain is fetched for a variant, with so many bytes here of so many; 0: not known."""
+
     def step(self, variant: str, done: int, total: int, what: str) -> None:
         """One of the steps of a variant is done."""
 
@@ -27,6 +30,9 @@ class SilentReporter:
     """Tells nobody."""
 
     def begin(self, variant: str) -> None:
+        """Say nothing."""
+
+    def fetch(self, variant: str, what: str, done: int, total: int) -> None:
         """Say nothing."""
 
     def step(self, variant: str, done: int, total: int, what: str) -> None:
@@ -41,10 +47,18 @@ class LineReporter:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._fetched = ""
 
     def begin(self, variant: str) -> None:
         """Write that a variant is begun."""
         self._write(f"{variant}: building")
+
+    def fetch(self, variant: str, what: str, done: int, total: int) -> None:  # noqa: ARG002
+        """Write what is fetched and how large it is, once; not how it grows."""
+        if what != self._fetched:
+            self._fetched = what
+            size = f" ({format_bytes(total)})" if total else ""
+            self._write(f"{variant}: {what}{size}")
 
     def step(self, variant: str, done: int, total: int, what: str) -> None:
         """Write what is done."""
@@ -70,6 +84,16 @@ class BarReporter:
         """Draw an empty bar."""
         self._tasks[variant] = self._progress.add_task(variant, total=None, what="")
 
+    def fetch(self, variant: str, what: str, done: int, total: int) -> None:
+        """Fill the bar with what is here, in megabytes; the steps begin it anew."""
+        size = f": {format_bytes(done)} of {format_bytes(total)}" if done < total else ""
+        self._progress.update(
+            self._tasks[variant],
+            completed=done // 1_000_000,
+            total=max(1, total // 1_000_000),
+            what=what + size,
+        )
+
     def step(self, variant: str, done: int, total: int, what: str) -> None:
         """Fill the bar up to what is done."""
         self._progress.update(self._tasks[variant], completed=done, total=total, what=what)
@@ -82,6 +106,11 @@ class BarReporter:
         total = self._progress.tasks[self._progress.task_ids.index(task)].total or 1
         what = f"{outcome} in {seconds:.1f} s"
         self._progress.update(task, completed=total, total=total, what=what)
+
+
+def format_bytes(size: int) -> str:
+    """Write a size for people."""
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from kernel_builder.diagnose import CompileFailure, format_failures
 from kernel_builder.errors import CompileError, StorageError
 from kernel_builder.planned import SkippedBackend
+from kernel_builder.progress import format_bytes
 from kernel_builder.toolchain.meter import Figures
 from kernel_spec.errors import KernelError
 
@@ -181,8 +182,8 @@ def _row(report: VariantReport, project: Path) -> tuple[str, ...]:
         report.outcome.value,
         f"{report.seconds:.1f} s",
         f"{report.cpu_seconds:.1f} s" if report.cpu_seconds else "",
-        _format_size(report.peak) if report.peak else "",
-        _format_size(report.size) if report.path is not None else "",
+        format_bytes(report.peak) if report.peak else "",
+        format_bytes(report.size) if report.path is not None else "",
         f"{report.compiled} of {total}" if report.outcome is Outcome.BUILT and total else "",
         " ".join(report.archs),
         _relative(report.path, project) if report.path is not None else "",
@@ -253,7 +254,3 @@ def _plain_variant(report: VariantReport) -> dict[str, object]:
 
 def _relative(path: Path, project: Path) -> str:
     return path.relative_to(project).as_posix() if path.is_relative_to(project) else str(path)
-
-
-def _format_size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB"

@@ -15,6 +15,7 @@ from kernel_builder.errors import SelectionError, ToolchainError, ToolchainUnava
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.identity import file_identity
+from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.wheels import WheelSet, fetch_wheels, read_cuda_wheels
 from kernel_spec.version import MajorMinor
 
@@ -107,12 +108,15 @@ def identify_cuda(settings: Settings, version: MajorMinor | None = None) -> str:
     return _find_pinned(version).key
 
 
-def get_cuda(settings: Settings, version: MajorMinor | None = None) -> CudaToolchain:
+def get_cuda(
+    settings: Settings, version: MajorMinor | None = None, *, on_fetch: OnFetch | None = None
+) -> CudaToolchain:
     """Return the toolkit; a pinned one is fetched at the first time.
 
     Args:
         settings: the user's own toolkit, or where the pinned ones are kept.
         version: which of the pinned ones; None: the default.
+        on_fetch: who is told how far fetching is.
 
     Raises:
         ToolchainUnavailableError: it cannot be fetched.
@@ -122,7 +126,8 @@ def get_cuda(settings: Settings, version: MajorMinor | None = None) -> CudaToolc
         return read_cuda(settings.cuda_home, variables=settings.variables)
     wheels = _find_pinned(version)
     variables = {**settings.variables, **settings.pip_variables}
-    tree = fetch_wheels(wheels, store=settings.cache / "toolchains", variables=variables)
+    store = settings.cache / "toolchains"
+    tree = fetch_wheels(wheels, store=store, variables=variables, on_fetch=on_fetch)
     return read_cuda(tree / _ROOT, identity=wheels.key)
 
 

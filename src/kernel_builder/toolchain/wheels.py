@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kernel_builder.errors import CommandError, ToolchainUnavailableError
 from kernel_builder.process import run
+from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 _SECONDS = 1800
@@ -77,13 +78,20 @@ def read_cuda_wheels() -> tuple[WheelSet, ...]:
     )
 
 
-def fetch_wheels(wheels: WheelSet, *, store: Path, variables: Mapping[str, str]) -> Path:
+def fetch_wheels(
+    wheels: WheelSet,
+    *,
+    store: Path,
+    variables: Mapping[str, str],
+    on_fetch: OnFetch | None = None,
+) -> Path:
     """Return the directory that holds the unpacked wheels; they are fetched where it is not there.
 
     Args:
         wheels: what to fetch.
         store: the directory of all toolchains.
         variables: the environment of pip, which names the user's package index.
+        on_fetch: who is told how far it is.
 
     Raises:
         ToolchainUnavailableError: pip is not there, or cannot get a wheel of that hash.
@@ -101,21 +109,42 @@ def fetch_wheels(wheels: WheelSet, *, store: Path, variables: Mapping[str, str])
             shutil.rmtree(old, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{wheels.key}-", dir=store))
         try:
-            _install(wheels, scratch, variables)
+            if on_fetch is not None:
+                count = len(wheels.wheels)
+                on_fetch(
+                    f"{wheels.name} is not here yet: {count} wheel{'s' * (count > 1)} through pip",
+                    0,
+                    0,
+                )
+            _install(wheels, scratch, variables, on_fetch)
             (scratch / "tree").rename(target)
+            if on_fetch is not None:
+                size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+                on_fetch(f"{wheels.name} is in {target}", size, size)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return target
 
 
-def _install(wheels: WheelSet, scratch: Path, variables: Mapping[str, str]) -> None:
+def _install(
+    wheels: WheelSet, scratch: Path, variables: Mapping[str, str], on_fetch: OnFetch | None
+) -> None:
     listed = scratch / "requirements.txt"
     listed.write_text(wheels.requirements)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    temporary = scratch / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    command += ["--progress-bar", "off"]
     command += ["--no-input", "--no-deps", "--no-compile", "--require-hashes"]
     command += ["--only-binary=:all:", "--target", str(scratch / "tree"), "-r", str(listed)]
     try:
-        run(command, variables=variables, timeout=_SECONDS)
+        with watch_pip(temporary, on_fetch) as read_line:
+            run(
+                command,
+                variables={**variables, "TMPDIR": str(temporary)},
+                timeout=_SECONDS,
+                on_line=read_line,
+            )
     except CommandError as err:
         said = [line for line in err.finished.output.splitlines() if "ERROR" in line.upper()]
         why = said[-1].strip() if said else str(err).splitlines()[-1]

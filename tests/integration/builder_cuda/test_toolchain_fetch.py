@@ -28,7 +28,8 @@ from kernel_builder.toolchain.wheels import Wheel, WheelSet, fetch_wheels
 from kernel_spec.version import MajorMinor
 wheels = WheelSet(name="tiny", version=MajorMinor(1, 0), machine="any",
                   wheels=(Wheel("tiny-toolchain", "1.0", sys.argv[2]),))
-print(fetch_wheels(wheels, store=Path(sys.argv[1]), variables=dict(os.environ)))
+said = lambda *each: print("told:", *each)
+print(fetch_wheels(wheels, store=Path(sys.argv[1]), variables=dict(os.environ), on_fetch=said))
 """
 
 
@@ -134,7 +135,11 @@ def test_processes_share_one_download(index: Index, tmp_path: Path) -> None:
         assert index.begun.wait(60)
         time.sleep(0.5)  # the others wait for the lock meanwhile
         index.go_on.set()
-        said = [process.communicate(timeout=60)[0].strip() for process in processes]
+        everything = [process.communicate(timeout=60)[0].strip() for process in processes]
+    said = [text.splitlines()[-1] for text in everything]
+    told = sum("told: tiny is not here yet: 1 wheel through pip" in text for text in everything)
+    assert told == 1
+    assert sum("told: fetching tiny-toolchain 1.0" in text for text in everything) == 1
     assert [process.returncode for process in processes] == [0, 0, 0], said
     assert len(set(said)) == 1
     assert index.downloads == 1
@@ -153,7 +158,7 @@ def test_a_killed_fetch_leaves_nothing_half_made(index: Index, tmp_path: Path) -
     assert whole == []
     index.go_on.set()
     with fetching(store, index) as (process,):
-        said = process.communicate(timeout=60)[0].strip()
+        said = process.communicate(timeout=60)[0].strip().splitlines()[-1]
     assert process.returncode == 0, said
     assert (Path(said) / "tiny" / "bin" / "tool").is_file()
 

@@ -2,6 +2,7 @@
 
     KernelError                          exit code 1
     ├── UsageError     (ValueError)      exit code 2: the command or call is wrong
+    │   └── WrongTypeError (TypeError)   an argument of a type that cannot be meant
     ├── FormatError    (ValueError)      a name or document is not as its format says
     │   ├── VariantNameError             .kind
     │   ├── DocumentError                .faults, all of them
@@ -37,6 +38,17 @@ class UsageError(KernelError, ValueError):
     """A command or call that cannot be meant: wrong option, wrong combination."""
 
     exit_code = 2
+
+
+class WrongTypeError(UsageError, TypeError):
+    """An argument of a type that cannot be meant; it is named, with what was expected."""
+
+    def __init__(self, argument: str, expected: str, found: object) -> None:
+        self.argument = argument
+        text = repr(found)
+        # What a whole model or table looks like is no help.
+        text = text if len(text) <= 80 and "\n" not in text else f"a {type(found).__name__}"
+        super().__init__(f"{argument}: expected {expected}, found {text}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from kernel_spec.errors import WrongTypeError
 from kernels.errors import DependencyError
 
 
@@ -18,8 +19,11 @@ def get_kernel_dep(repo_id: str) -> ModuleType:
         repo_id: ``owner/name``, as the metadata has it.
 
     Raises:
+        TypeError: ``repo_id`` is no text.
         RuntimeError: the caller is no code of a kernel, or its kernel does not name that one.
     """
+    if not isinstance(repo_id, str):
+        raise WrongTypeError("repo_id", "a text such as 'owner/name'", repo_id)
     from kernels import importer
 
     caller = str(sys._getframe(1).f_globals.get("__name__", ""))

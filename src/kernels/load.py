@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_spec.errors import UsageError
+from kernel_spec.errors import WrongTypeError
 from kernel_spec.metadata import Metadata
 from kernels import answers
 from kernels import settings as settings_module
@@ -27,6 +27,7 @@ from kernels.asked import (
     parse_backend,
     parse_build,
     parse_ref,
+    require_options,
 )
 from kernels.boundary import public
 from kernels.errors import (
@@ -100,6 +101,7 @@ def get_kernel(
         The kernel's module; the same one for the same content.
 
     Raises:
+        TypeError: an argument of a wrong type.
         ValueError: a wrong argument, an unknown version (``VersionNotFoundError``), a publisher
             who is not trusted (``TrustError``), bytes that are not those promised
             (``IntegrityError``), kernels that need each other in a circle (``DependencyError``).
@@ -165,6 +167,12 @@ def load_with_trace(
     clock = Clock()
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
+    require_options(
+        trust_remote_code=trust_remote_code,
+        user_agent=user_agent,
+        check_arch=check_arch,
+        refresh=refresh,
+    )
     request = Request(
         settings=settings,
         backend=parse_backend(backend),
@@ -206,7 +214,8 @@ def get_local_kernel(
     """
     del package_name
     if not isinstance(path, str | PathLike):
-        raise UsageError(f"path: expected the path of a kernel, found {path!r}.")
+        raise WrongTypeError("path", "the path of a kernel", path)
+    require_options(trust_remote_code=trust_remote_code, user_agent=user_agent)
     place = Path(path).expanduser().absolute()
     settings = read_settings()
     request = Request(
@@ -238,9 +247,9 @@ def has_kernel(
         ValueError: a wrong argument.
         OSError: a hub cannot be reached, or refuses.
     """
-    del trust_remote_code
     settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
+    require_options(trust_remote_code=trust_remote_code, check_arch=check_arch)
     request = Request(
         settings=settings,
         backend=parse_backend(backend),
@@ -284,6 +293,11 @@ def install_kernel(
         As :func:`get_kernel`, but for ImportError.
     """
     settings = read_settings()
+    require_options(
+        trust_remote_code=trust_remote_code,
+        user_agent=user_agent,
+        local_files_only=local_files_only,
+    )
     if local_files_only:
         settings = settings._replace(offline=True, offline_cause="local_files_only=True")
     request = Request(

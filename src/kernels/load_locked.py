@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kernel_spec.errors import UsageError
-from kernels.asked import parse_backend, parse_ref
+from kernel_spec.errors import WrongTypeError
+from kernels.asked import parse_backend, parse_ref, require_options
 from kernels.boundary import public
 from kernels.load import load_found
 from kernels.request import Request
@@ -49,6 +49,11 @@ def get_locked_kernel(
     """
     settings = read_settings()
     ref = parse_ref(repo_id, None, None)
+    require_options(
+        trust_remote_code=trust_remote_code,
+        user_agent=user_agent,
+        local_files_only=local_files_only,
+    )
     request = Request(
         settings=_without_network(settings, "local_files_only=True")
         if local_files_only
@@ -93,7 +98,7 @@ def _lock_for(repo_id: str, lockfile: LockPath, settings: Settings) -> LockFile:
 
     if lockfile is not None:
         if not isinstance(lockfile, str | PathLike):
-            raise UsageError(f"lockfile: expected a path, found {lockfile!r}.")
+            raise WrongTypeError("lockfile", "a path", lockfile)
         return read_lock(Path(lockfile).expanduser().absolute(), asked_for=repo_id)
     if settings.lock is not None:
         return read_lock(settings.lock, asked_for=repo_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernel_spec.errors import UsageError
+from kernel_spec.errors import UsageError, WrongTypeError
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,9 @@ class _CapabilityRange:
     def __post_init__(self) -> None:
         for name in ("min_capability", "max_capability"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise WrongTypeError(name, "a number such as 90 for capability 9.0", value)
+            if value < 0:
                 raise UsageError(
                     f"{type(self).__name__}: {name}: expected a number such as 90 for "
                     f"capability 9.0, found {value!r}."
@@ -68,7 +70,11 @@ class Device:
     properties: CUDAProperties | ROCMProperties | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.type, str):
+            raise WrongTypeError("type", f"one of {', '.join(DEVICE_TYPES)}", self.type)
         require_device_type(self.type)
+        if not isinstance(self.properties, _CapabilityRange | None):
+            raise WrongTypeError("properties", "CUDAProperties or ROCMProperties", self.properties)
         wanted = _PROPERTIES.get(self.type)
         if self.properties is not None and type(self.properties) is not wanted:
             expected = f"expected {wanted.__name__}" if wanted else "it takes none"
@@ -100,6 +106,8 @@ def require_device_type(word: object) -> str:
     """
     if isinstance(word, str) and word in DEVICE_TYPES:
         return word
+    if not isinstance(word, str):
+        raise WrongTypeError("device", f"one of {', '.join(DEVICE_TYPES)}", word)
     raise UsageError(
         f"device: expected one of {', '.join(DEVICE_TYPES)}, found {word!r}: "
         "unsupported device type."
@@ -115,6 +123,7 @@ def find_target(model: Any, device: str | torch.device | None) -> Target:
             ``cuda`` counts as ``rocm`` where torch is built for ROCm; the word "cuda" does not.
 
     Raises:
+        WrongTypeError: neither a text nor a device.
         UsageError: an unknown type, or a model without parameters and no device.
     """
     if isinstance(device, str):
@@ -131,6 +140,10 @@ def find_target(model: Any, device: str | torch.device | None) -> Target:
                 "give one, such as kernelize(model, mode=mode, device='cpu')."
             )
         device = tensor.device
+    import torch
+
+    if not isinstance(device, torch.device):
+        raise WrongTypeError("device", "a type of device or a torch.device", device)
     where: Any = device
     word = _type_of(where)
     if word == "meta":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_spec.errors import UsageError
+from kernel_spec.errors import UsageError, WrongTypeError
 from kernels.errors import NotALayerError
 from kernels.layer.function import make_function_class
 
@@ -51,9 +51,12 @@ def use_kernel_forward_from_hub(
         condition: asked for each layer when a model is kernelized; False leaves it as it is.
 
     Raises:
+        WrongTypeError: ``layer_name`` is no text.
         NotALayerError: neither a class of layers nor a function is decorated; it is also a
             TypeError.
     """
+
+    _require_mark(layer_name, condition)
 
     def mark(target: Any) -> Any:
         if inspect.isclass(target):
@@ -87,11 +90,22 @@ def replace_kernel_forward_from_hub(
         cls: a subclass of ``torch.nn.Module``.
         layer_name: what mappings call it.
         condition: as for :func:`use_kernel_forward_from_hub`.
+
+    Raises:
+        WrongTypeError: an argument of another type.
     """
-    if not isinstance(layer_name, str):
-        raise UsageError(f"layer_name: expected the name of a layer, found {layer_name!r}.")
+    _require_mark(layer_name, condition)
+    if not inspect.isclass(cls):
+        raise WrongTypeError("cls", "a class of layers", cls)
     setattr(cls, NAME, layer_name)
     setattr(cls, _CONDITION, staticmethod(condition or _always))
+
+
+def _require_mark(layer_name: object, condition: object) -> None:
+    if not isinstance(layer_name, str):
+        raise WrongTypeError("layer_name", "the name of a layer", layer_name)
+    if condition is not None and not callable(condition):
+        raise WrongTypeError("condition", "a function of a layer", condition)
 
 
 def use_kernelized_func(*functions: Any) -> Callable[[type[Any]], type[Any]]:
@@ -103,8 +117,12 @@ def use_kernelized_func(*functions: Any) -> Callable[[type[Any]], type[Any]]:
         functions: functions decorated with :func:`use_kernel_forward_from_hub`.
 
     Raises:
-        UsageError: one of them is not; it is also a ValueError.
+        WrongTypeError: one of them is no function or class at all.
+        UsageError: one of them is not decorated; it is also a ValueError.
     """
+    for function in functions:
+        if not callable(function):
+            raise WrongTypeError("use_kernelized_func", "decorated functions", function)
     plain = [
         getattr(function, "__name__", repr(function))
         for function in functions
@@ -133,6 +151,7 @@ def use_kernelized_func(*functions: Any) -> Callable[[type[Any]], type[Any]]:
 
 def find_extensible_layers(model: Any) -> list[ExtensibleLayer]:
     """List the extensible layers and functions of a model, each once, in the model's order."""
+    require_module(model)
     places: dict[int, tuple[str, str, Any]] = {}
     users: dict[int, int] = {}
     for path, module in model.named_modules():
@@ -147,6 +166,18 @@ def find_extensible_layers(model: Any) -> list[ExtensibleLayer]:
         ExtensibleLayer(path=path, name=name, module=module, users=users.get(key))
         for key, (path, name, module) in places.items()
     ]
+
+
+def require_module(model: Any) -> None:
+    """Refuse what is no model.
+
+    Raises:
+        WrongTypeError: it is no ``torch.nn.Module``.
+    """
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise WrongTypeError("model", "a torch.nn.Module", model)
 
 
 def why_excluded(module: Any) -> str | None:

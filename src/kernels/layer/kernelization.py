@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernel_spec.errors import Fault, IntegrityError, UsageError
+from kernel_spec.errors import Fault, IntegrityError, UsageError, WrongTypeError
 from kernels import log
 from kernels.errors import KernelizeError, SettingsError, TrustError
 from kernels.layer import decision
@@ -22,7 +22,12 @@ from kernels.layer.contract import (
     find_signature_faults,
 )
 from kernels.layer.device import Target, find_target
-from kernels.layer.extensible import ExtensibleLayer, find_extensible_layers, why_excluded
+from kernels.layer.extensible import (
+    ExtensibleLayer,
+    find_extensible_layers,
+    require_module,
+    why_excluded,
+)
 from kernels.layer.loaded import LoadedLayer, describe_layer
 from kernels.layer.mapping import Miss, Table, current_table, find_kernel
 from kernels.layer.measured import Selection
@@ -113,11 +118,15 @@ def kernelize(
     Raises:
         KernelizeError: with every layer that cannot take its kernel, or that has none and must;
             the model is as it was. It is also a ValueError and a TypeError.
+        TypeError: an argument of a wrong type.
         ValueError: a wrong argument; a publisher who is not trusted; bytes that are not those
             promised.
         FileNotFoundError, and others of :func:`kernels.get_kernel`: kernels cannot be loaded, and
             ``use_fallback`` does not include ``CANNOT_LOAD``.
     """
+    require_module(model)
+    if not isinstance(strict, bool):
+        raise WrongTypeError("strict", "True or False", strict)
     wish = _read_wish(model, mode, device, use_fallback, select)
     layers = find_extensible_layers(model)
     plan = _Plan()
@@ -150,21 +159,17 @@ def _read_wish(
     use_fallback: bool | KernelizeFallback,
     select: Select,
 ) -> _Wish:
-    from torch import nn
-
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"kernelize: expected a torch.nn.Module, found {type(model).__name__}.")
     modes_serving(mode)
     if select not in ("mapped", "measured"):
+        if not isinstance(select, str):
+            raise WrongTypeError("select", "'mapped' or 'measured'", select)
         raise UsageError(f"select: expected 'mapped' or 'measured', found {select!r}.")
     if isinstance(use_fallback, bool):
         fallback = KernelizeFallback.DEFAULT if use_fallback else KernelizeFallback.NONE
     elif isinstance(use_fallback, KernelizeFallback):
         fallback = use_fallback
     else:
-        raise UsageError(
-            f"use_fallback: expected a KernelizeFallback, True or False, found {use_fallback!r}."
-        )
+        raise WrongTypeError("use_fallback", "a KernelizeFallback, True or False", use_fallback)
     return _Wish(
         mode=mode,
         target=find_target(model, device),

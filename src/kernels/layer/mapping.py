@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_spec.errors import Fault
+from kernel_spec.errors import Fault, WrongTypeError
 from kernels.errors import MappingError
 from kernels.layer.device import DEVICE_TYPES, Device, Target
 from kernels.layer.mode import KernelizeFallback, Mode, describe_mode, modes_serving
@@ -59,9 +59,11 @@ def register_kernel_mapping(mapping: KernelMapping, inherit_mapping: bool = True
 
     Raises:
         MappingError: with every fault of the mapping; it is also a ValueError.
+        WrongTypeError: it is no dictionary; it is also a TypeError.
     """
     global _registered  # noqa: PLW0603 - the one table of the process
     entries = _read(mapping)
+    _require_flag(inherit_mapping)
     scoped = _scoped.get()
     if scoped is not None:
         _scoped.set(_merge(scoped if inherit_mapping else {}, entries))
@@ -80,7 +82,9 @@ def use_kernel_mapping(mapping: KernelMapping, *, inherit_mapping: bool = True) 
 
     Raises:
         MappingError: with every fault of the mapping; it is also a ValueError.
+        WrongTypeError: it is no dictionary; it is also a TypeError.
     """
+    _require_flag(inherit_mapping)
     token = _scoped.set(_merge(current_table() if inherit_mapping else {}, _read(mapping)))
     try:
         yield
@@ -148,11 +152,16 @@ def _merge(table: Table, entries: Table) -> Table:
     return {name: {**table.get(name, {}), **entries.get(name, {})} for name in {**table, **entries}}
 
 
+def _require_flag(inherit_mapping: object) -> None:
+    if not isinstance(inherit_mapping, bool):
+        raise WrongTypeError("inherit_mapping", "True or False", inherit_mapping)
+
+
 def _read(mapping: Any) -> Table:
     faults: list[Fault] = []
     table: dict[str, dict[Device, Modes]] = {}
     if not isinstance(mapping, Mapping):
-        raise MappingError((_fault("", f"expected a dictionary, found {mapping!r}"),))
+        raise WrongTypeError("mapping", "a dictionary", mapping)
     for name, devices in mapping.items():
         if not isinstance(name, str):
             faults.append(_fault("", f"expected the name of a layer, found {name!r}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Flag, auto
 
-from kernel_spec.errors import UsageError
+from kernel_spec.errors import UsageError, WrongTypeError
 
 
 class Mode(Flag):
@@ -92,7 +92,9 @@ def modes_serving(mode: Mode) -> tuple[Mode, ...]:
     try:
         return _ORDER[mode]
     except (KeyError, TypeError):
-        found = describe_mode(mode) if isinstance(mode, Mode) else repr(mode)
+        if not isinstance(mode, Mode):
+            raise WrongTypeError("mode", "Mode.INFERENCE or Mode.TRAINING", mode) from None
+        found = describe_mode(mode)
         raise UsageError(
             "mode: expected Mode.INFERENCE or Mode.TRAINING, either with | Mode.TORCH_COMPILE; "
             f"found {found}."

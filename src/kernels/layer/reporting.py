@@ -106,6 +106,9 @@ def report(model: Any) -> Report:
 
     Args:
         model: a ``torch.nn.Module``, kernelized or not.
+
+    Raises:
+        WrongTypeError: it is none; it is also a TypeError.
     """
     layers = find_extensible_layers(model)
     return Report(layers=tuple(_describe(layer) for layer in layers), training=bool(model.training))

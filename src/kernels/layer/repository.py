@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from kernel_spec.errors import UsageError
-from kernels.asked import UserAgent, parse_ref
+from kernel_spec.errors import WrongTypeError
+from kernels.asked import UserAgent, parse_ref, require_options
 from kernels.errors import LayerNotFoundError
 from kernels.layer.function import make_kernel_class
 from kernels.load import get_kernel, get_local_kernel
@@ -37,6 +37,9 @@ class Repository(Protocol):
 class _Source(ABC):
     """A kernel that can be loaded, and its name for people."""
 
+    def __post_init__(self) -> None:  # noqa: B027 - the end of the chain
+        """Check the arguments."""
+
     @abstractmethod
     def _kernel(self) -> ModuleType: ...
 
@@ -55,6 +58,7 @@ class _HubSource(_Source):
 
     def __post_init__(self) -> None:
         parse_ref(self.repo_id, self.revision, self.version)
+        require_options(trust_remote_code=self.trust_remote_code, user_agent=self.user_agent)
         if not isinstance(self.trust_remote_code, bool):
             object.__setattr__(self, "trust_remote_code", tuple(self.trust_remote_code))
 
@@ -81,7 +85,7 @@ class _PathSource(_Source):
 
     def __post_init__(self) -> None:
         if not isinstance(self.repo_path, str | PathLike):
-            raise UsageError(f"repo_path: expected the path of a kernel, found {self.repo_path!r}.")
+            raise WrongTypeError("repo_path", "the path of a kernel", self.repo_path)
         object.__setattr__(self, "repo_path", Path(self.repo_path).expanduser())
 
     def _kernel(self) -> ModuleType:
@@ -101,6 +105,9 @@ class _LockSource(_Source):
     def __post_init__(self) -> None:
         # The calling code is known now, and later it is whoever kernelizes a model.
         ref = parse_ref(self.repo_id, None, None)
+        require_options(trust_remote_code=self.trust_remote_code)
+        if not isinstance(self.lockfile, str | PathLike | None):
+            raise WrongTypeError("lockfile", "a path", self.lockfile)
         path = self.lockfile or read_settings().lock
         if path is None:
             lock = get_caller_lock(self.repo_id)
@@ -125,6 +132,10 @@ class _TakesLayer(_Source):
     _: KW_ONLY
     layer_name: str
 
+    def __post_init__(self) -> None:
+        _require_name("layer_name", self.layer_name)
+        super().__post_init__()
+
     def load(self) -> type[Any]:
         """Load the kernel and return the class of its layer.
 
@@ -142,6 +153,10 @@ class _TakesLayer(_Source):
 class _TakesFunction(_Source):
     _: KW_ONLY
     func_name: str
+
+    def __post_init__(self) -> None:
+        _require_name("func_name", self.func_name)
+        super().__post_init__()
 
     def load(self) -> type[Any]:
         """Load the kernel and return its function as the class of a layer.
@@ -167,6 +182,7 @@ class LayerRepository(_TakesLayer, _HubSource):
             nothing is asked or loaded before the layer is.
 
     Raises:
+        WrongTypeError: an argument of another type; also a TypeError.
         UsageError: ``repo_id`` is no id, or both a revision and a version; also a ValueError.
     """
 
@@ -205,6 +221,11 @@ class LocalFuncRepository(_TakesFunction, _PathSource):
 @dataclass(frozen=True)
 class LockedFuncRepository(_TakesFunction, _LockSource):
     """A function of a locked kernel; newer code names it in a :class:`LockedLayerRepository`."""
+
+
+def _require_name(argument: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise WrongTypeError(argument, "the name of a layer or function in the kernel", name)
 
 
 def find_layer(kernel: ModuleType, name: str, place: str) -> type[Any]:

@@ -266,5 +266,5 @@ def test_every_fault_of_a_mapping_is_told():
     ):
         assert words in text
     assert current_table() == {}
-    with pytest.raises(MappingError, match="expected a dictionary"):
+    with pytest.raises(TypeError, match="expected a dictionary"):
         register_kernel_mapping([])

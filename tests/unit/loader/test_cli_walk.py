@@ -30,7 +30,7 @@ EXAMPLES = {
     "bundle create": ("--target torch2.13-cpu-x86_64-linux acme/toy -o toy.bundle", 0),
     "bundle list": ("toy.bundle", 0),
     "bundle verify": ("toy.bundle", 0),
-    "bundle install": ("toy.bundle", 0),
+    "bundle install": ("toy.bundle --hub installed", 0),
     "cache list": ("", 0),
     "cache verify": ("", 0),
     "cache prune": ("", 0),

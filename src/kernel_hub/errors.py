@@ -8,6 +8,7 @@ KernelError
     ├── EntryNotFoundError          404  EntryNotFound, names the commit it is missing at
     ├── RequestError                400  the request cannot be read
     ├── RequestTooLargeError        413
+    ├── SlowClientError             408  nothing of the body comes
     ├── UnknownTokenError           401  no token, or none that this hub knows
     ├── ForbiddenError              403  the token does not give that right
     ├── TakenError                  409  there is one of that name
@@ -105,6 +106,12 @@ class RequestTooLargeError(HubError):
     """A request body beyond the limit."""
 
     status = 413
+
+
+class SlowClientError(HubError):
+    """A client that begins to send and does not go on."""
+
+    status = 408
 
 
 class UnknownTokenError(HubError):

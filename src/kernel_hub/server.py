@@ -15,6 +15,9 @@ from kernel_hub.errors import ListenError
 # Waiting connections, and connections served at a time.
 BACKLOG = 1024
 
+# Who opens a connection and asks nothing, or asks byte by byte, does not keep it longer.
+HEADER_SECONDS = 15
+
 # How long transfers that are under way may take once the hub was told to stop.
 GRACE_SECONDS = 5.0
 STARTUP_SECONDS = 30.0
@@ -68,6 +71,7 @@ async def _serve(
     app: ASGIApp, host: str, reserved: socket.socket, on_listening: Callable[[str], None]
 ) -> None:
     from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
     from granian.server.embed import Server
 
     address, port, *_ = reserved.getsockname()
@@ -77,6 +81,7 @@ async def _serve(
         port=port,
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=HEADER_SECONDS * 1000),
         websockets=False,
         backlog=BACKLOG,
         backpressure=BACKLOG,

@@ -329,18 +329,27 @@ def check_names(paths: Iterable[str], refs: Iterable[str]) -> None:
     paths = sorted(paths)
     faults = [f"{name!r} cannot name a ref: {fault}" for name in refs if (fault := ref_fault(name))]
     faults += [f"unsafe path {path!r}: {fault}" for path in paths if (fault := path_fault(path))]
-    # Some file systems do not tell the case of letters.
+    # Some file systems do not tell the case of letters, or one way to write an accent from another.
     seen: dict[str, str] = {}
     for path in paths:
-        same = seen.setdefault(path.casefold(), path)
+        same = seen.setdefault(_fold(path), path)
         if same != path:
-            faults.append(f"the paths {same!r} and {path!r} differ in case only")
+            way = "case" if same.casefold() == path.casefold() else "how letters are encoded"
+            faults.append(f"the paths {same!r} and {path!r} differ in {way} only")
     for path in paths:
-        parts = path.casefold().split("/")
+        parts = _fold(path).split("/")
         above = (seen.get("/".join(parts[:size])) for size in range(1, len(parts)))
         faults += [f"{file!r} is a file and the folder of {path!r}" for file in above if file]
     if faults:
         raise FormatError("\n".join(faults))
+
+
+def _fold(path: str) -> str:
+    if path.isascii():
+        return path.casefold()
+    import unicodedata  # most paths are ASCII
+
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def _check_branch(repo: RepoId, branch: str, current: str | None, parent: str | None) -> None:

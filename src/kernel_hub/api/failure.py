@@ -46,7 +46,7 @@ def answer_kernel_error(request: Request, error: Exception) -> Response:
 
 def answer_system_error(_request: Request, error: Exception) -> Response:
     """Tell that the disk is full: nothing is wrong with the request. Anything else is a fault of ours."""
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         log.error("%s", error)
         return answer_error(507, "The disk of this hub is full; nothing was written.")
     raise error

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
+import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +24,7 @@ from kernel_hub.errors import (
     RepositoryNotFoundError,
     RequestError,
     RequestTooLargeError,
+    SlowClientError,
     UnknownTokenError,
 )
 from kernel_hub.proposing import Proposing
@@ -35,6 +37,8 @@ from kernel_spec.names import RepoId, parse_repo_id
 FORM_LIMIT = 1024 * 1024
 FORM_FIELDS = 10_000
 JSON_LIMIT = 4 * 1024 * 1024
+# Who sends nothing for so long does not keep its connection.
+IDLE_SECONDS = 60.0
 # The bodies of files and commits go to disk in pieces of this size.
 PIECE = 1024 * 1024
 
@@ -266,12 +270,20 @@ async def stream_body(request: Request) -> AsyncIterator[bytes]:
 
     Raises:
         RequestError: the client left before its end.
+        SlowClientError: nothing came for a minute.
     """
-    try:
-        async for chunk in request.stream():
-            yield chunk
-    except ClientDisconnect as err:
-        raise RequestError("The client left before the end of its body.") from err
+    chunks = request.stream()
+    while True:
+        try:
+            with anyio.fail_after(IDLE_SECONDS):
+                chunk = await anext(chunks, None)
+        except ClientDisconnect as err:
+            raise RequestError("The client left before the end of its body.") from err
+        except TimeoutError as err:
+            raise SlowClientError(f"Nothing of the body came for {IDLE_SECONDS:g} s.") from err
+        if chunk is None:
+            return
+        yield chunk
 
 
 async def write_body(request: Request, write: Callable[[bytes], object], *, limit: int) -> None:

@@ -105,10 +105,21 @@ class Answer:
         return json.loads(self.body)
 
 
-def call(app, method, target, *, headers=None, body=b"", chunks=None, pathsend=False, leaves=False):
+def call(
+    app,
+    method,
+    target,
+    *,
+    headers=None,
+    body=b"",
+    chunks=None,
+    pathsend=False,
+    leaves=False,
+    stalls=False,
+):
     """Send one request to an ASGI application; ``target`` is the raw path and query.
 
-    A client that ``leaves`` does so before the end of its body.
+    A client that ``leaves`` does so before the end of its body; one that ``stalls`` sends no more.
     """
     raw = target if isinstance(target, bytes) else target.encode("latin-1")
     raw_path, _, query = raw.partition(b"?")
@@ -116,9 +127,12 @@ def call(app, method, target, *, headers=None, body=b"", chunks=None, pathsend=F
     parts = list(chunks) if chunks is not None else [body]
 
     async def receive():
+        if not parts and stalls:
+            await asyncio.sleep(60)
         if not parts:
             return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts) or leaves}
+        more = bool(parts[1:]) or leaves or stalls
+        return {"type": "http.request", "body": parts.pop(0), "more_body": more}
 
     async def send(message):
         if message["type"] == "http.response.start":

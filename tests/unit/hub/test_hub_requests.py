@@ -113,3 +113,9 @@ def test_forms_that_cannot_be_read(toy, body):
 
 def test_empty_form(toy):
     assert toy.ask("POST", FORM).json() == []
+
+
+def test_who_sends_nothing_more_is_told_and_let_go(toy, monkeypatch):
+    monkeypatch.setattr("kernel_hub.api.request.IDLE_SECONDS", 0.05)
+    answer = toy.ask("POST", "/api/kernels/acme/toy/paths-info/v1", body=b"paths=", stalls=True)
+    assert (answer.status, "Nothing of the body came" in answer.json()["error"]) == (408, True)

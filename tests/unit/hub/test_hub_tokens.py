@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
-from kernel_hub.auth import Signer, TokenFile, add_token, hash_secret, read_tokens
+from kernel_hub.auth import Right, Signer, TokenFile, add_token, hash_secret, read_tokens
 from kernel_hub.cli import cli
 from kernel_hub.errors import TokenFileError
 
@@ -110,6 +112,35 @@ def test_the_command_prints_the_token_once(place):
     [token] = read_tokens(place)
     assert hash_secret(done.output.strip()) == token.sha256
     assert CliRunner().invoke(cli, ["add-token", str(place), "x"]).exit_code == 2
+
+
+def test_a_token_may_be_to_propose_only_and_for_some_days(place):
+    words = ["add-token", str(place), "guest", "--owner", "acme", "--propose", "--days", "1"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    add_token(place, name="ci", owners=["acme"])
+    guest, ci = read_tokens(place)
+    today = datetime.now(UTC).date()
+    assert (guest.may, guest.expires, guest.is_expired()) == (Right.PROPOSE, today, False)
+    assert replace(guest, expires=today - timedelta(days=1)).is_expired()
+    assert (ci.may, ci.expires, ci.is_expired()) == (Right.WRITE, None, False)
+    assert CliRunner().invoke(cli, [*words[:-1], "0"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('may = "everything"', "token 1: may: expected write or propose"),
+        ("may = [1]", "token 1: may: expected write or propose"),
+        ('expires = "2027-01-31"', "token 1: expires: expected a day"),
+        ("expires = 2027-01-31T00:00:00", "token 1: expires: expected a day"),
+        ("scope = 1", "token 1: expected name, sha256 and owners"),
+    ],
+)
+def test_a_right_or_a_day_that_cannot_be_read_lets_nobody_in(place, line, said):
+    secret = add_token(place, name="ci", owners=["acme"])
+    place.write_text(place.read_text() + line + "\n")
+    with pytest.raises(TokenFileError, match=said):
+        TokenFile(place).find(secret)
 
 
 def test_a_signature_is_for_one_action(place):

@@ -100,6 +100,13 @@ def test_a_token_that_was_taken_away_is_of_no_use(toy):
     assert "a" not in toy.files()
 
 
+def test_a_token_that_expired_says_when(toy):
+    toy.tokens.write_text(toy.tokens.read_text() + "expires = 2024-02-29\n")
+    answer = toy.ask("POST", f"{API}/branch/v1", {})
+    assert (answer.status, "ci expired on 2024-02-29" in answer.json()["error"]) == (401, True)
+    assert toy.ask("GET", f"{API}/refs", secret=None).status == 200, "reading needs none"
+
+
 def test_who_am_i(desk):
     answer = desk.ask("GET", "/api/whoami-v2")
     assert (answer.status, answer.json()["name"]) == (200, "ci")
@@ -271,6 +278,8 @@ def test_what_is_not_there_cannot_be_deleted(toy, key):
         [add("")],
         [add("a\0b")],
         [add("a"), add("A")],
+        [add("caf\u00e9"), add("cafe\u0301")],
+        [add("Stra\u00dfe"), add("STRASSE")],
         [add("README.md/x")],
         [add("x" * 300)],
         [add("/".join(["deep"] * 300))],

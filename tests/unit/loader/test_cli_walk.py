@@ -68,7 +68,6 @@ def scene(publisher, tmp_path, monkeypatch, builder):
     variant = next(publisher.projects.iterdir()) / "build" / "torch-cpu"
     (project / "build").mkdir()
     (project / "build" / "torch-cpu").symlink_to(variant)
-    (project / "build.toml").write_text(BUILD)
     monkeypatch.chdir(tmp_path)
     return publisher.url
 
@@ -80,14 +79,6 @@ ops = torch.ops._toy_cpu_0123456789ab
 
 def add_op_namespace_prefix(op_name: str) -> str:
     return f"_toy_cpu_0123456789ab::{op_name}"
-"""
-BUILD = """[general]
-name = "toy"
-version = 1
-license = "Apache-2.0"
-backends = ["cpu"]
-
-[torch-noarch]
 """
 
 

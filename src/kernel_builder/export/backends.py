@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kernel_builder.config.general import version_key
-from kernel_builder.config.model import Build, TorchFramework, TvmFfiFramework
+from kernel_builder.config.model import Build, TorchFramework
 from kernel_builder.errors import ArchError, ExportError
 from kernel_builder.known import read_known
 from kernel_builder.plan import plan
@@ -95,12 +95,6 @@ def plan_export(
         ExportError: no backend can be exported, or ``unique`` is no part of a name.
         SelectionError: the project has no such backend.
     """
-    if isinstance(build.framework, TvmFfiFramework):
-        raise ExportError(
-            f"{build.general.name}: a [tvm-ffi] project cannot be exported to CMake and pip yet; "
-            "build it with kernel-builder build and load it with get_local_kernel, or work in "
-            "kernel-builder devshell"
-        )
     chosen = frozenset(backends)
     if unique is not None:
         unique = unique.replace("-", "_")

@@ -124,9 +124,15 @@ def _is_work(place: Path) -> bool:
 
 def _made_in_place(target: Path, manifest: Manifest) -> set[str]:
     """Return what an installation in place put into the module."""
-    module = Path("torch-ext", manifest.module)
+    found: set[str] = set()
+    for directory, suffix in (("torch-ext", r"\.abi3\.so"), ("tvm-ffi-ext", r"\.so")):
+        found |= _made_in_module(target, Path(directory, manifest.module), suffix, manifest)
+    return found
+
+
+def _made_in_module(target: Path, module: Path, suffix: str, manifest: Manifest) -> set[str]:
     top = target / module
-    library = re.compile(rf"\.?_{re.escape(manifest.module)}_[a-z]+_\w+\.abi3\.so(\.new)?")
+    library = re.compile(rf"\.?_{re.escape(manifest.module)}_[a-z]+_\w+{suffix}(\.new)?")
     found = {
         (module / place.name).as_posix()
         for place in (top.iterdir() if top.is_dir() else ())
@@ -149,9 +155,11 @@ def _is_written_ops(place: Path) -> bool:
     if not place.is_file():
         return False
     text = place.read_text(errors="replace")
-    found = re.search(r"torch\.ops\.(\w+)", text)
+    found = re.search(r"torch\.ops\.(\w+)|with_name\(\"(\w+)\.so\"\)", text)
     if found is None:
         return False
+    if found[2] is not None:
+        return text == f"{HEADER}\n{format_ops(found[2], compiled=True, tvm_ffi=True)}"
     return text in {f"{HEADER}\n{format_ops(found[1], compiled=each)}" for each in (True, False)}
 
 

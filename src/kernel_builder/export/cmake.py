@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kernel_builder.archs import gencode_flags
-from kernel_builder.config.model import Build, TorchFramework
+from kernel_builder.config.model import Build, TorchFramework, TvmFfiFramework
 from kernel_builder.environment import framework_libraries
 from kernel_builder.export.backends import BackendExport, Toolkit
 from kernel_builder.export.quote import quote_cmake, quote_option, quote_path
 from kernel_builder.export.units import UnitFlags, shared_options, sort_flags
 from kernel_builder.flags import CXX20_SINCE
+from kernel_builder.sources import extension_directory
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
@@ -44,6 +45,8 @@ def format_cmake(
         f"set(KERNEL_BACKENDS {' '.join(each.backend.value for each in backends)})",
         f"set(KERNEL_COMPILED {' '.join(compiled)})".replace(" )", ")"),
         f"set(KERNEL_BUILD_TOML {digest})",
+        f"set(KERNEL_FRAMEWORK {_framework(build)})",
+        f"set(KERNEL_EXTENSION {extension_directory(build)})",
         f"set(KERNEL_CXX20_SINCE {CXX20_SINCE})",
         *_call("set", "KERNEL_PYTHON_FILES", map(quote_path, backends[0].build.package)),
         "include(cmake/kernel.cmake)",
@@ -56,15 +59,21 @@ def format_cmake(
     return "\n".join([*lines, "endif()", "", "kernel_package()", ""])
 
 
+def _framework(build: Build) -> str:
+    return "tvm-ffi" if isinstance(build.framework, TvmFfiFramework) else "torch"
+
+
 def _backend(build: Build, export: BackendExport, project: Path) -> Iterator[str]:
     """Write what is compiled for a backend."""
     made = export.build
     if not made.units:
         return
-    assert isinstance(build.framework, TorchFramework)
-    if made.stable_abi is not None:
+    if made.tvm_ffi is not None:
+        yield f"kernel_require_tvm_ffi({made.tvm_ffi})"
+    elif made.stable_abi is not None:
         yield f"kernel_require_torch(STABLE_ABI {made.stable_abi})"
     else:
+        assert isinstance(build.framework, TorchFramework)
         bounds = build.framework.torch
         words = [f"MINVER {bounds.minver}"] if bounds.minver is not None else []
         words += [f"MAXVER {bounds.maxver}"] if bounds.maxver is not None else []
@@ -74,7 +83,8 @@ def _backend(build: Build, export: BackendExport, project: Path) -> Iterator[str
         words = [f"MINVER {cuda.minver}"] if cuda.minver is not None else []
         words += [f"MAXVER {cuda.maxver}"] if cuda.maxver is not None else []
         yield from [f"kernel_require_cuda({' '.join(words)})"] if words else []
-    words = [made.op_id, "TORCH", *framework_libraries(made)]
+    framework = "TORCH" if made.tvm_ffi is None else "TVM_FFI"
+    words = [made.op_id, framework, *framework_libraries(made)]
     depends = [name for name in made.depends if name != "torch"]
     words += ["DEPENDS", *map(quote_cmake, depends)] if depends else []
     yield f"kernel_library({' '.join(words)})"
@@ -82,7 +92,7 @@ def _backend(build: Build, export: BackendExport, project: Path) -> Iterator[str
     yield from _call("target_compile_definitions", f"{made.op_id} PRIVATE", _definitions(units))
     include = _shared_include(units)
     places = [*(f'"{_HERE}/{quote_path(path).strip(chr(34))}"' for path in include)]
-    places.append(f'"{_HERE}/cmake/include"')
+    places += [f'"{_HERE}/cmake/include"'] if made.tvm_ffi is None else []
     yield from _call("target_include_directories", f"{made.op_id} PRIVATE", places)
     yield from _toolkits(export)
     yield ""

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
-from kernel_builder.config.model import Build
+from kernel_builder.config.model import Build, TvmFfiFramework
 from kernel_builder.export.backends import BackendExport
 from kernel_builder.export.cmake import format_cmake
 from kernel_builder.export.quote import format_python, quote_text
 from kernel_builder.known import read_known
 from kernel_builder.package import OPS_FILE, format_ops
 from kernel_builder.planned import VariantBuild
-from kernel_builder.toolchain.link import EXPORTS
+from kernel_builder.sources import extension_directory
+from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
+from kernel_builder.toolchain.tvm_ffi import DISTRIBUTION, pinned_interface
+from kernel_spec.framework import TvmFfi, format_requirement
 
 HEADER = "# Written by kernel-builder from build.toml: write it again rather than changing it."
 _TOOLS = ("setuptools>=77", "cmake>=3.22", "ninja>=1.10")
@@ -34,7 +37,11 @@ def render_export(
         ExportError: a file or a flag that CMake cannot express.
     """
     compiled = any(each.build.units for each in backends)
-    texts = {"pyproject.toml": _pyproject(build, compiled=compiled)}
+    requires = _TOOLS if compiled else _TOOLS[:1]
+    if isinstance(build.framework, TvmFfiFramework):
+        # Unlike torch, it is small, and every machine has the same.
+        requires = (*requires, format_requirement(TvmFfi(pinned_interface())))
+    texts = {"pyproject.toml": _pyproject(build, requires)}
     if compiled:
         texts |= _compiled(build, backends, project)
     else:
@@ -52,12 +59,17 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
         ),
         "cmake/kernel.cmake": _template("export/kernel.cmake"),
         "cmake/environment.py": _template("export/environment.py.jinja"),
-        "cmake/exports.map": EXPORTS,
-        "cmake/include/registration.h": _template("registration.h"),
-        "cmake/include/torch/extension.h": _template("extension.h"),
     }
+    tvm_ffi = isinstance(build.framework, TvmFfiFramework)
+    if tvm_ffi:
+        texts["cmake/exports.map"] = EXPORTS_TVM_FFI
+    else:
+        texts["cmake/exports.map"] = EXPORTS
+        texts["cmake/include/registration.h"] = _template("registration.h")
+        texts["cmake/include/torch/extension.h"] = _template("extension.h")
     for each in backends:
-        text = format_ops(each.build.op_id, compiled=bool(each.build.units))
+        compiled = bool(each.build.units)
+        text = format_ops(each.build.op_id, compiled=compiled, tvm_ffi=tvm_ffi)
         texts[f"cmake/ops/{each.backend.value}.py"] = f"{HEADER}\n{text}"
     paths = {path for each in backends for path in each.build.headers}
     paths |= {unit.source for each in backends for unit in each.build.units}
@@ -65,6 +77,10 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
     texts["setup.py"] = _render(
         "setup.py",
         name=build.general.name,
+        framework="tvm-ffi" if tvm_ffi else "torch",
+        distribution=DISTRIBUTION if tvm_ffi else "torch",
+        suffix=".so" if tvm_ffi else ".abi3.so",
+        extension=extension_directory(build),
         module=build.general.module,
         backends={each.backend.value: _requirements(each) for each in backends},
         sources=sorted(paths),
@@ -74,14 +90,14 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
     return texts
 
 
-def _pyproject(build: Build, *, compiled: bool) -> str:
+def _pyproject(build: Build, requires: Sequence[str]) -> str:
     general = build.general
     return _render(
         "pyproject.toml",
         name=general.name,
         version=general.version,
         license=_find_expression(general.license or ""),
-        requires=_TOOLS if compiled else _TOOLS[:1],
+        requires=requires,
     )
 
 

@@ -14,6 +14,7 @@ from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.link import LinkKit
 from kernel_builder.toolchain.torch import TorchInstall
+from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall
 from kernel_builder.units import CompileUnit, needs_device_compiler
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
@@ -144,7 +145,9 @@ def _environment(
     build: VariantBuild, family: Family, toolkit: MajorMinor | None = None
 ) -> Environment:
     """Return a place to build that is nowhere: only its shape enters the flags."""
-    assert build.torch is not None
+    torch = None
+    if build.torch is not None:
+        torch = TorchInstall(root=_ELSEWHERE / "torch", build=build.torch)
     cuda = CudaToolchain(
         root=_ELSEWHERE / "cuda",
         version=toolkit or read_known().cuda_archs[0][0],
@@ -162,9 +165,10 @@ def _environment(
             files={},
             shared=(),
         ),
-        torch=TorchInstall(root=_ELSEWHERE / "torch", build=build.torch),
+        torch=torch,
         libraries=(),
-        python_include=_ELSEWHERE / "python",
+        python_include=None if torch is None else _ELSEWHERE / "python",
         kit=LinkKit(system=_ELSEWHERE, framework=_ELSEWHERE, compat=_ELSEWHERE),
         cuda=cuda if build.backend is BackendKind.CUDA else None,
+        tvm_ffi=None if torch is not None else TvmFfiInstall(root=_ELSEWHERE, release=""),
     )

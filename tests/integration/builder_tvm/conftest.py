@@ -122,6 +122,13 @@ def numpy_and_pytest() -> Python:
 
 
 @pytest.fixture(scope="session")
+def tools() -> Path:
+    """TVM FFI with what builds a package: the directory of the environment."""
+    wanted = ("apache-tvm-ffi==0.1.15.post2", "numpy", "setuptools>=77", "cmake", "ninja", "wheel")
+    return environment(peers.make_venv, *wanted).folder
+
+
+@pytest.fixture(scope="session")
 def first_release() -> Python:
     """The first TVM FFI of the same minor version."""
     wanted = ("apache-tvm-ffi==0.1.0", "numpy", *LOADER_NEEDS)

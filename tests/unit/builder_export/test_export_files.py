@@ -157,11 +157,11 @@ def test_torch_is_found_where_the_environment_of_a_build_hides_it(
     (base / "torch").mkdir(parents=True)
     (base / "torch" / "version.py").write_text("__version__ = '2.13.0'\ncuda = None\n")
     (site / "base.pth").write_text(form.format(base))
-    names = environment["find_torch"].__globals__
+    names = environment["find_package"].__globals__
     monkeypatch.setattr(names["importlib"].util, "find_spec", lambda _: None)
     monkeypatch.setattr(names["sysconfig"], "get_path", lambda _: str(site))
-    assert environment["find_torch"]() == base / "torch"
+    assert environment["find_package"]("torch", "version.py") == base / "torch"
     assert environment["describe"](["cpu"])["release"] == "2.13"
     (site / "base.pth").unlink()
     with pytest.raises(environment["NotUsableError"], match="--no-build-isolation"):
-        environment["find_torch"]()
+        environment["need_package"]("torch", "version.py", "torch")

@@ -31,20 +31,20 @@ find_package(Python 3.9 REQUIRED COMPONENTS Interpreter)
 string(REPLACE ";" "," kernel_backends "${KERNEL_BACKENDS}")
 execute_process(
   COMMAND "${Python_EXECUTABLE}" "${KERNEL_CMAKE_DIR}/environment.py" "${kernel_backends}"
-          "${KERNEL_BACKEND}"
+          "${KERNEL_BACKEND}" "${KERNEL_FRAMEWORK}"
   OUTPUT_VARIABLE kernel_facts
   ERROR_VARIABLE kernel_error
   RESULT_VARIABLE kernel_result)
 if(NOT kernel_result EQUAL 0)
   message(FATAL_ERROR "${kernel_error}")
 endif()
-foreach(kernel_name IN ITEMS backend torch version release cuda python_include)
+foreach(kernel_name IN ITEMS backend root include version release cuda python_include)
   string(JSON KERNEL_HERE_${kernel_name} GET "${kernel_facts}" ${kernel_name})
 endforeach()
 set(KERNEL_CHOSEN "${KERNEL_HERE_backend}")
-message(STATUS "Backend ${KERNEL_CHOSEN}, torch ${KERNEL_HERE_version} in ${KERNEL_HERE_torch}")
+message(STATUS "Backend ${KERNEL_CHOSEN}, ${KERNEL_FRAMEWORK} ${KERNEL_HERE_version} in ${KERNEL_HERE_root}")
 
-if(KERNEL_HERE_release VERSION_LESS KERNEL_CXX20_SINCE)
+if(KERNEL_FRAMEWORK STREQUAL "tvm-ffi" OR KERNEL_HERE_release VERSION_LESS KERNEL_CXX20_SINCE)
   set(KERNEL_STANDARD 17)
 else()
   set(KERNEL_STANDARD 20)
@@ -80,7 +80,7 @@ if(KERNEL_CHOSEN STREQUAL "cuda" AND "cuda" IN_LIST KERNEL_COMPILED)
   endif()
   string(REGEX MATCH "^[0-9]+" KERNEL_CUDA_MAJOR "${CMAKE_CUDA_COMPILER_VERSION}")
   if(KERNEL_HERE_cuda AND NOT KERNEL_HERE_cuda MATCHES "^${KERNEL_CUDA_MAJOR}[.]")
-    message(FATAL_ERROR "torch ${KERNEL_HERE_version} is for CUDA ${KERNEL_HERE_cuda}, and "
+    message(FATAL_ERROR "the torch here is for CUDA ${KERNEL_HERE_cuda}, and "
       "${CMAKE_CUDA_COMPILER} is CUDA ${CMAKE_CUDA_COMPILER_VERSION}: the kernel could not be "
       "loaded beside it. Use a toolkit ${KERNEL_HERE_cuda}, or a torch for CUDA "
       "${KERNEL_CUDA_MAJOR}")
@@ -92,7 +92,7 @@ endif()
 #   kernel_require_torch([MINVER <version>] [MAXVER <version>])
 function(kernel_require_torch)
   cmake_parse_arguments(ARG "" "STABLE_ABI;MINVER;MAXVER" "" ${ARGN})
-  set(found "found torch ${KERNEL_HERE_version} in ${KERNEL_HERE_torch}")
+  set(found "found torch ${KERNEL_HERE_version} in ${KERNEL_HERE_root}")
   if(ARG_STABLE_ABI)
     if(KERNEL_HERE_release VERSION_LESS ARG_STABLE_ABI)
       message(FATAL_ERROR "torch ${ARG_STABLE_ABI} or newer is needed for its stable ABI, ${found}")
@@ -112,6 +112,15 @@ function(kernel_require_torch)
   endif()
 endfunction()
 
+# Fails where the installed TVM FFI is of another minor version.
+#   kernel_require_tvm_ffi(<version>)
+function(kernel_require_tvm_ffi version)
+  if(NOT KERNEL_HERE_release VERSION_EQUAL version)
+    message(FATAL_ERROR "TVM FFI ${version} is needed, found ${KERNEL_HERE_version} in "
+      "${KERNEL_HERE_root}; install it: pip install 'apache-tvm-ffi==${version}.*'")
+  endif()
+endfunction()
+
 # Fails where the CUDA toolkit is none of those that build.toml names.
 #   kernel_require_cuda([MINVER <version>] [MAXVER <version>])
 function(kernel_require_cuda)
@@ -126,14 +135,26 @@ function(kernel_require_cuda)
   endif()
 endfunction()
 
-# Adds the library, which is a Python module too.
+# Adds the library: for torch a Python module too, for TVM FFI one that it loads.
 #   kernel_library(<op id> TORCH <library>... [DEPENDS <name>...])
+#   kernel_library(<op id> TVM_FFI <library>... [DEPENDS <name>...])
 function(kernel_library op_id)
-  cmake_parse_arguments(ARG "" "" "TORCH;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "TORCH;TVM_FFI;DEPENDS" ${ARGN})
+  set(include ${KERNEL_HERE_include})
+  if(ARG_TVM_FFI)
+    set(suffix ".so")
+    set(name TVM_FFI_EXTENSION_NAME)
+    set(label tvm-ffi)
+  else()
+    set(suffix ".abi3.so")
+    set(name TORCH_EXTENSION_NAME)
+    set(label torch)
+    list(APPEND include "${KERNEL_HERE_python_include}")
+  endif()
   add_library(${op_id} MODULE)
   set_target_properties(${op_id} PROPERTIES
     PREFIX ""
-    SUFFIX ".abi3.so"
+    SUFFIX "${suffix}"
     LIBRARY_OUTPUT_DIRECTORY "${KERNEL_PACKAGE_DIR}"
     LINKER_LANGUAGE CXX
     CXX_STANDARD ${KERNEL_STANDARD}
@@ -147,11 +168,9 @@ function(kernel_library op_id)
       CUDA_STANDARD_REQUIRED ON
       CUDA_EXTENSIONS OFF)
   endif()
-  target_compile_definitions(${op_id} PRIVATE TORCH_EXTENSION_NAME=${op_id})
+  target_compile_definitions(${op_id} PRIVATE ${name}=${op_id})
   target_include_directories(${op_id} SYSTEM PRIVATE
-    "${KERNEL_HERE_torch}/include"
-    "${KERNEL_HERE_torch}/include/torch/csrc/api/include"
-    "${KERNEL_HERE_python_include}"
+    ${include}
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   foreach(name IN LISTS ARG_DEPENDS)
     set(place ${KERNEL_INCLUDE_${name}})
@@ -170,7 +189,7 @@ function(kernel_library op_id)
   target_compile_options(${op_id} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:-iquote${place}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=\"-iquote${for_nvcc}\">")
-  foreach(map IN ITEMS "${place}/=" "${KERNEL_HERE_torch}=torch"
+  foreach(map IN ITEMS "${place}/=" "${KERNEL_HERE_root}=${label}"
                        "${KERNEL_HERE_python_include}=python")
     string(REPLACE "," "\\," for_nvcc "${map}")
     target_compile_options(${op_id} PRIVATE
@@ -178,8 +197,8 @@ function(kernel_library op_id)
       "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=\"-ffile-prefix-map=${for_nvcc}\">")
   endforeach()
 
-  foreach(name IN LISTS ARG_TORCH)
-    target_link_libraries(${op_id} PRIVATE "${KERNEL_HERE_torch}/lib/lib${name}.so")
+  foreach(name IN LISTS ARG_TORCH ARG_TVM_FFI)
+    target_link_libraries(${op_id} PRIVATE "${KERNEL_HERE_root}/lib/lib${name}.so")
   endforeach()
   # Named without its directory, in which a comma would part the linker's words.
   configure_file("${KERNEL_CMAKE_DIR}/exports.map" "${CMAKE_BINARY_DIR}/exports.map" COPYONLY)
@@ -203,7 +222,7 @@ endfunction()
 function(kernel_package)
   set(copies "")
   foreach(file IN LISTS KERNEL_PYTHON_FILES)
-    set(source "${CMAKE_CURRENT_SOURCE_DIR}/torch-ext/${KERNEL_MODULE}/${file}")
+    set(source "${CMAKE_CURRENT_SOURCE_DIR}/${KERNEL_EXTENSION}/${KERNEL_MODULE}/${file}")
     add_custom_command(
       OUTPUT "${KERNEL_PACKAGE_DIR}/${file}"
       COMMAND "${CMAKE_COMMAND}" -E copy "${source}" "${KERNEL_PACKAGE_DIR}/${file}"

@@ -1,0 +1,80 @@
+"""The README's figures are those that were measured last, and stand nowhere else in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import draw_figures
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def picture() -> str:
+    return draw_figures.TARGET.read_text("utf-8")
+
+
+def test_the_picture_is_of_what_was_measured_last(picture: str) -> None:
+    assert picture == draw_figures.draw(list(draw_figures.read_groups())), "run: make docs"
+
+
+def test_the_picture_shows_the_figures_of_the_files(picture: str) -> None:
+    """Read from the files once more, in another way than the picture is drawn."""
+    shown = [text.text or "" for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+
+    def pair_after(label: str) -> list[float]:
+        place = shown.index(label)
+        return [float(re.split(r"[ x]", text)[0]) for text in shown[place + 1 : place + 3]]
+
+    loads = json.loads((ROOT / "docs/results/load.json").read_text())["clients"]
+    ours, peer = loads["ours"], loads["published 0.17.2"]
+    assert pair_after("import kernels") == pytest.approx(
+        [ours["import_ms"], peer["import_ms"]], abs=0.5
+    )
+    assert pair_after("12 processes at once, empty cache") == pytest.approx(
+        [ours["fleet_s"], peer["fleet_s"]], rel=0.06
+    )
+    builds = json.loads((ROOT / "docs/results/build.json").read_text())["figures"]
+    assert pair_after(f"activation, {len(builds['archs'])} CUDA archs, CPU time") == pytest.approx(
+        [builds["ours"]["cpu_seconds"], builds["peer"]["cpu_seconds"]], rel=0.06
+    )
+    rows = json.loads((ROOT / "docs/benchmarks/h200.json").read_text())["rows"]
+    kernels = {row["kernel"].split("/")[1].split(".")[0] for row in rows}
+    assert kernels <= set(shown)
+
+
+def test_bars_are_as_long_as_the_figures_say() -> None:
+    row = draw_figures.Row(label="<a & b>", ours=1, peer=4, ours_text="1 s", peer_text="4 s")
+    group = draw_figures.Group(title="t", rows=(row,))
+    root = ElementTree.fromstring(draw_figures.draw([group]))
+    ours, peer = (float(rect.attrib["width"]) for rect in root.iter(f"{SVG}rect"))
+    assert peer == draw_figures.BAR == 4 * ours
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (560.28, "560 s"),
+        (1.035, "1.0 s"),
+        (0.2057, "206 ms"),
+        (1.4762e-5, "15 µs"),
+        (2e-7, "0.2 µs"),
+    ],
+)
+def test_durations_have_a_fitting_unit(seconds: float, text: str) -> None:
+    assert draw_figures.format_seconds(seconds) == text
+
+
+def test_the_readme_states_no_figure_by_hand() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "docs/results/figures.svg" in text
+    measured = re.findall(
+        r"\d[\d.,]*\s?(?:ms|µs|us|s|seconds|minutes|MB|GB|GB/s|TFLOPS?|%|x)\b|\d+ times|\d+-fold",
+        text,
+    )
+    assert measured == []

@@ -15,6 +15,7 @@ from kernel_builder.config.model import (
     TorchNoarch,
     TvmFfiFramework,
 )
+from kernel_builder.device_headers import note_device_headers
 from kernel_builder.errors import SelectionError
 from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
@@ -363,7 +364,7 @@ def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
         for path in variant.headers
         if any(is_compiled(path, backend) for backend in BackendKind)
     ]
-    return notes
+    return notes + note_device_headers(sources.listed, variant)
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

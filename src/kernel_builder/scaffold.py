@@ -31,11 +31,16 @@ BUILDABLE = (BackendKind.CPU, BackendKind.CUDA)
 TRITON = (BackendKind.CPU, BackendKind.CUDA, BackendKind.ROCM, BackendKind.XPU)
 TRITON_DEFAULT = (BackendKind.CPU, BackendKind.CUDA, BackendKind.ROCM)
 
+_CUDA_SOURCES = {
+    "cuda.cu": "csrc/cuda.cu",
+    "cuda.cpp": "csrc/cuda.cpp",
+    "launch.h": "csrc/launch.h",
+}
 _SOURCES: dict[BackendKind, Mapping[str, str]] = {
     BackendKind.CPU: {"cpu.cpp": "csrc/cpu.cpp"},
-    BackendKind.CUDA: {"cuda.cu": "csrc/cuda.cu"},
-    # The same file: ROCm's compiler reads it as well.
-    BackendKind.ROCM: {"cuda.cu": "csrc/cuda.cu"},
+    BackendKind.CUDA: _CUDA_SOURCES,
+    # The same files: ROCm's compiler reads them as well.
+    BackendKind.ROCM: _CUDA_SOURCES,
     BackendKind.METAL: {"metal.mm": "csrc/metal.mm", "metal.metal": "csrc/metal.metal"},
     BackendKind.XPU: {"xpu.cpp": "csrc/xpu.cpp"},
 }

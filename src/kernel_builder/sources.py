@@ -27,11 +27,13 @@ class SourceFile:
         path: its POSIX path in the project.
         sha256: the hash of its bytes, hex.
         full_abi_header: the first header of torch's full C++ interface that it includes, or None.
+        includes: the headers that it includes, as it spells them, in order.
     """
 
     path: str
     sha256: str
     full_abi_header: str | None = None
+    includes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +123,14 @@ def read_source(project: Path, path: str) -> SourceFile:
         path=path,
         sha256=hashlib.sha256(data).hexdigest(),
         full_abi_header=find_full_abi_header(data),
+        includes=tuple(find_includes(data)),
     )
+
+
+def find_includes(data: bytes) -> Iterator[str]:
+    """Yield the headers that a C++ text includes, even where the preprocessor would leave them out."""
+    for match in _INCLUDE.finditer(data):
+        yield match[1].decode("utf-8", "replace").strip()
 
 
 def find_full_abi_header(data: bytes) -> str | None:
@@ -131,8 +140,7 @@ def find_full_abi_header(data: bytes) -> str | None:
     errs on the side of the full interface, which works, if more slowly.
     """
     headers = read_known().full_abi_headers
-    for match in _INCLUDE.finditer(data):
-        name = match[1].decode("utf-8", "replace").strip()
+    for name in find_includes(data):
         if any(
             name.startswith(header) if header[-1] == "/" else name == header for header in headers
         ):

@@ -34,8 +34,8 @@ COMBINATIONS = [
 ]
 SOURCES = {
     "cpu": ["cpu.cpp"],
-    "cuda": ["cuda.cu"],
-    "rocm": ["cuda.cu"],
+    "cuda": ["cuda.cu", "cuda.cpp", "launch.h"],
+    "rocm": ["cuda.cu", "cuda.cpp", "launch.h"],
     "metal": ["metal.metal", "metal.mm"],
     "xpu": ["xpu.cpp"],
 }

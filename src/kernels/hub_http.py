@@ -323,14 +323,14 @@ def _refusal(
     said = response.headers.get("x-error-message", "")
     what = f"{response.request.method} {response.request.url}"
     if is_passing(status):
-        wait = response.headers.get("retry-after")
-        limit = f" Try again in {wait} s." if wait else " Try again later."
+        wait = _seconds(response.headers.get("retry-after"))
+        limit = " Try again later." if wait is None else f" Try again in {wait:.0f} s."
         why = "the rate limit is reached" if status == 429 else "the hub has a fault"
         return HubUnreachableError(
             hub,
             f"{hub} gave no answer ({status}: {why}) to {what}.{limit}",
             status=status,
-            retry_after=_seconds(wait),
+            retry_after=wait,
         )
     if repo is None and status == 404:
         return _EntryNotFoundError("", "", f"{what}: not found")
@@ -380,8 +380,15 @@ def _pause_of(response: Any, default: float | None) -> float | None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Read ``Retry-After`` where it is a number; a date is left to the next attempt's pause."""
+    """Read ``Retry-After``: seconds, or the date to wait for (RFC 9110, 10.2.3); None where it is neither."""
+    if text is None:
+        return None
     try:
-        return max(float(text), 0.0) if text is not None else None
+        return max(float(text), 0.0)
     except ValueError:
+        from email.utils import parsedate_to_datetime
+
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (ValueError, OverflowError):
         return None

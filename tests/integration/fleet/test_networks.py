@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import socket
 import threading
@@ -53,6 +54,58 @@ def test_a_proxy_is_used_unless_the_host_is_exempt(web, host):
         host.environ["KERNELS_CACHE"] = str(host.home / "another")
         assert host.run() == "1"
         assert proxy.asked == []
+
+
+@contextmanager
+def tunnel(password):
+    """Run a proxy that connects whoever names the password; yield its port, and the hosts asked for."""
+    asked = []
+    wanted = f"Basic {base64.b64encode(f'me:{password}'.encode()).decode()}"
+
+    def serve(client):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += client.recv(4096)
+        lines = head.decode().split("\r\n")
+        asked.append(lines[0])
+        if f"proxy-authorization: {wanted}".lower() not in [line.lower() for line in lines]:
+            client.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            return
+        host, _, port = lines[0].split()[1].partition(":")
+        with socket.create_connection((host, int(port))) as server:
+            client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+            back = threading.Thread(target=pump, args=(server, client), daemon=True)
+            back.start()
+            pump(client, server)
+            back.join(5)
+
+    with raw_server(serve) as url:
+        yield url.rpartition(":")[2], asked
+
+
+def pump(source, target):
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_company_s_proxy_with_a_password_before_a_company_s_certificate(web, host, tmp_path):
+    context = make_certificate(tmp_path)
+    with open_gate(web.url, context=context) as gate, tunnel("secret-word") as (port, asked):
+        host.hub = gate.url
+        host.environ = {"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "NO_PROXY": ""}
+        host.environ["HTTPS_PROXY"] = f"http://me:wrong-word@127.0.0.1:{port}"
+        said = host.run(fails=True)
+        assert "HubUnreachableError" in said
+        assert "407" in said
+        assert "wrong-word" not in said
+        assert gate.asked == []
+        host.environ["HTTPS_PROXY"] = f"http://me:secret-word@127.0.0.1:{port}"
+        assert host.run() == "1"
+        assert gate.asked
+        assert set(asked) == {f"CONNECT {gate.url.removeprefix('https://')} HTTP/1.1"}
 
 
 def test_a_rate_limit_is_waited_for_and_never_called_distrust(web, host):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,6 +128,8 @@ def digest_tree(root: Path, algorithm: str = "sha256") -> Digest:
     """
     if algorithm not in ALGORITHMS:
         raise FormatError(f"unknown digest algorithm {algorithm!r}; known are sha256 and sha512")
+    import hashlib
+
     files = {}
     for path, place in iter_files(root):
         with place.open("rb", buffering=0) as stream:
@@ -168,6 +169,8 @@ def variant_digest(files: Iterable[tuple[str, int, str]]) -> str:
     Args:
         files: path, size in bytes and sha256 (hex) of each file.
     """
+    import hashlib
+
     whole = hashlib.sha256()
     previous = None
     for path, size, sha256 in sorted(files):

@@ -38,9 +38,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernel_spec.compat import Accepted, Decision, Rejected
 from kernel_spec.errors import Fault, KernelError, UsageError
+
+if TYPE_CHECKING:
+    from kernel_spec.compat import Decision
 
 
 class SettingsError(KernelError, ValueError):
@@ -297,6 +300,8 @@ class KernelizeError(KernelError, ValueError, TypeError):
 
 def describe_decisions(decisions: Iterable[Decision]) -> list[str]:
     """Return one line per variant: its name and why it was taken or not."""
+    from kernel_spec.compat import Accepted, Rejected  # `import kernels` judges nothing
+
     lines = []
     for decision in decisions:
         match decision:

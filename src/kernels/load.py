@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import WrongTypeError
-from kernel_spec.metadata import Metadata
 from kernels import answers
 from kernels import settings as settings_module
 from kernels.admit import admit
@@ -50,6 +49,7 @@ from kernels.source import Watch, locate, variants_of
 
 if TYPE_CHECKING:
     from kernel_spec.compat import Decision
+    from kernel_spec.metadata import Metadata
     from kernels.importer import VariantDir
 
 

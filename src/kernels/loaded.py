@@ -9,9 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_spec.metadata import Metadata
-
 if TYPE_CHECKING:
+    from kernel_spec.metadata import Metadata
     from kernels.importer import VariantDir
 
 

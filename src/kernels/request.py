@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_spec.metadata import Metadata
 from kernels.revision import KernelRef
 from kernels.settings import Settings
 from kernels.source import Located
@@ -13,6 +12,7 @@ from kernels.source import Located
 if TYPE_CHECKING:
     from kernel_spec.backend import BackendKind
     from kernel_spec.lock import LockedKernel
+    from kernel_spec.metadata import Metadata
     from kernels.choose import Chosen
     from kernels.importer import VariantDir
     from kernels.lockfile import LockFile

@@ -8,14 +8,17 @@ same way; one that several need is found once.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId, parse_repo_id
 from kernels.errors import DependencyError, DeviceError, ForbiddenError, NoVariantError
 from kernels.loaded import Clock
 from kernels.request import Found, Request, found_on_hub
 from kernels.revision import KernelRef
 from kernels.source import locate
+
+if TYPE_CHECKING:
+    from kernel_spec.metadata import KernelDependency
 
 
 def resolve(ref: KernelRef, request: Request, clock: Clock | None = None) -> Found:

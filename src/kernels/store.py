@@ -21,7 +21,6 @@ what a loss of power spoils cannot be read, or is not what it must hash to, and 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -30,7 +29,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernel_spec.digest import variant_digest
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
@@ -228,6 +226,8 @@ def find_digest(store: Store, files: Sequence[TreeFile]) -> str | None:
     """
     known = [(file.path, file.size, file.sha256) for file in files if file.sha256 is not None]
     if len(known) == len(files):
+        from kernel_spec.digest import variant_digest
+
         return variant_digest(known)
     try:
         return _as_digest(read_plain(store.folder("index") / listing_key(files)).decode("ascii"))
@@ -248,6 +248,8 @@ def write_index(store: Store, files: Sequence[TreeFile], digest: str) -> None:
 
 def listing_key(files: Sequence[TreeFile]) -> str:
     """Name a variant by what its listing says, before its bytes are here: 64 hex digits."""
+    import hashlib  # as below: `import kernels` hashes nothing
+
     lines = sorted(f"{file.path}\0{file.size}\0{file.sha256 or file.oid}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -303,6 +305,8 @@ def _sweep_beside(path: Path) -> None:
 
 
 def _hub_key(url: str) -> str:
+    import hashlib
+
     return hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
 
 

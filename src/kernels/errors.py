@@ -55,12 +55,24 @@ class SettingsError(KernelError, ValueError):
 class RepoNotFoundError(KernelError, LookupError):
     """No hub that was asked has the repository."""
 
-    def __init__(self, repo_id: str, hubs: Iterable[str], *, similar: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        repo_id: str,
+        hubs: Iterable[str],
+        *,
+        similar: Iterable[str] = (),
+        models: Iterable[str] = (),
+    ) -> None:
         self.repo_id = repo_id
         self.hubs = tuple(hubs)
         lines = [f"There is no kernel {repo_id!r} on {_words(self.hubs) or 'any hub'}."]
         if close := tuple(similar):
             lines.append(f"Did you mean {_words(close, last='or')}?")
+        if older := tuple(models):
+            lines.append(
+                f"{_words(older)} has a model of that name: kernels that were published as models have "
+                "to be published anew, as kernels."
+            )
         lines.append(
             "Check the spelling; a private kernel needs a token (hf auth login), and another hub "
             "is named by KERNELS_HUB."

@@ -65,3 +65,6 @@ class Hub(Protocol):
 
     def find_similar(self, repo: RepoId) -> tuple[str, ...]:
         """Return ids of repositories with a name like this one; empty where that costs too much."""
+
+    def has_model(self, repo: RepoId) -> bool:
+        """Say whether the name is that of a model, as kernels were until they had a type of their own."""

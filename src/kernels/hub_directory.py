@@ -88,6 +88,11 @@ class FolderHub(NamedTuple):
             return ()
         return tuple(get_close_matches(str(repo), ids, n=3))
 
+    def has_model(self, repo: RepoId) -> bool:
+        """See :class:`kernels.hub.Hub`."""
+        del repo
+        return False
+
     def _read_chunk(self, source: BinaryIO) -> bytes:
         with self._reading():
             return source.read(CHUNK_BYTES)

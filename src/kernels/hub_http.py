@@ -213,6 +213,21 @@ class HttpHub:
             return ()
         return tuple(get_close_matches(str(repo), ids, n=3))
 
+    def has_model(self, repo: RepoId) -> bool:
+        """See :class:`kernels.hub.Hub`: asks once, and shortly."""
+        session = self._session
+        try:
+            with session.stream(
+                "GET",
+                f"{self.url}/api/models/{repo}",
+                headers=self._headers,
+                timeout=LISTING_TIMEOUT,
+                follow_redirects=True,
+            ) as response:
+                return int(response.status_code) == 200
+        except (_http_error(session), ConnectionError):
+            return False
+
     def _get_json(
         self, url: str, repo: RepoId | None, *, revision: str = ""
     ) -> tuple[Any, str | None]:

@@ -101,6 +101,11 @@ class SnapshotHub(NamedTuple):
         del repo
         return ()
 
+    def has_model(self, repo: RepoId) -> bool:
+        """See :class:`kernels.hub.Hub`."""
+        del repo
+        return False
+
     def _versions(self, folder: Path) -> dict[str, str]:
         found = {}
         snapshots = [path for path in folder.glob("*") if COMMIT.fullmatch(path.name)]

@@ -413,6 +413,7 @@ def _not_found(
         str(ref.repo),
         [hub.url for hub in hubs],
         similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
+        models=[hub.url for hub in hubs if hub.has_model(ref.repo)],
     )
 
 

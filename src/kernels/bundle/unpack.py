@@ -78,6 +78,11 @@ class _BundleHub(NamedTuple):
         del repo
         return ()
 
+    def has_model(self, repo: RepoId) -> bool:
+        """See :class:`kernels.hub.Hub`."""
+        del repo
+        return False
+
 
 def require_whole(bundle: Bundle) -> None:
     """Hash every file of a bundle.

@@ -21,6 +21,9 @@ from kernel_spec.directory import PROPOSAL, DirectoryHub
 from kernel_spec.errors import ConflictError
 from kernel_spec.names import RepoId
 
+# So many open ones of one author; each may hold as much as a commit.
+OPEN_LIMIT = 50
+
 
 class Proposing:
     """Makes proposals in the repositories of a directory hub, and takes them over."""
@@ -36,10 +39,18 @@ class Proposing:
 
         Raises:
             RepositoryNotFoundError, RevisionNotFoundError: there is no such branch.
-            RequestError: the repository has no versions, or it is for a proposal.
+            RequestError: the repository has no versions, it is for a proposal, or the author has too
+                many that are open.
         """
         if PROPOSAL.fullmatch(revision):
             raise RequestError(f"{revision} is a proposal itself: commit to it without create_pr.")
+        waiting = [
+            each for each in self.list(repo) if each.author == author and each.status is Status.OPEN
+        ]
+        if len(waiting) >= OPEN_LIMIT:
+            raise RequestError(
+                f"{repo} has {len(waiting)} open proposals of {author}; close some of them first."
+            )
         return proposals.make_proposal(
             self._hub,
             repo,

@@ -49,6 +49,7 @@ WORDS = (
     "kernels bundle verify {none}",
     "kernels cache list",
     "kernels cache verify",
+    "kernels cache prune --yes",
     "kernels check acme/toy",
     "kernels doctor acme/toy",
     "kernels download {user}",
@@ -61,6 +62,7 @@ WORDS = (
     "kernels update acme/toy",
     "kernels upload {project}",
     "kernels verify acme/toy",
+    "kernels verify-signature acme/toy 1",
     "kernels versions acme/toy",
     "kernel-builder init {none} --name me/fresh",
     "kernel-builder plan {project}",
@@ -95,6 +97,7 @@ WORDS = (
 HARMLESS = {
     ("kernels", "cache", "list"),
     ("kernels", "cache", "verify"),
+    ("kernels", "cache", "prune"),
     ("kernels", "trust", "add"),
     ("kernels", "trust", "list"),
     ("kernels", "trust", "remove"),

@@ -262,6 +262,14 @@ def test_what_is_refused(toy, method, path, body, status):
     assert merge(toy).status == 400, "it proposes nothing yet"
 
 
+def test_nobody_has_too_many_open_ones(toy, monkeypatch):
+    monkeypatch.setattr("kernel_hub.proposing.OPEN_LIMIT", 2)
+    assert [propose(toy, add(f"{n}.txt")).status for n in range(3)] == [200, 200, 400]
+    assert toy.commit(add("x.txt"), query="?create_pr=1", secret=toy.other).status == 200
+    close(toy, 1)
+    assert propose(toy, add("b.txt")).status == 200
+
+
 def test_a_damaged_record_is_for_the_log_of_the_operator(toy, caplog):
     propose(toy, add("b.txt"))
     place = toy.root / "acme/toy/proposals/1.json"

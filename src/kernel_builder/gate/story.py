@@ -207,6 +207,7 @@ def _variables(settings: Settings, scratch: Path) -> dict[str, str]:
         **settings.variables,
         # Memory that malloc gives holds MALLOC_BYTE; its shortcut for small pieces would not do so.
         "GLIBC_TUNABLES": f"glibc.malloc.perturb={MALLOC_BYTE ^ 0xFF}:glibc.malloc.tcache_count=0",
+        "USER": "gate",  # torch asks for a name, and the list of users may be out of sight
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
         "TRITON_CACHE_DIR": str(scratch / "triton"),
     }

@@ -105,7 +105,9 @@ def compose_links(
         out: the directory that libraries come to lie in.
     """
     library = out / build.library
-    twin = None if environment.cuda is None else library.with_suffix(".twin")
+    # Of TVM FFI, the library's exports are all that is compared.
+    named = environment.cuda is not None and build.tvm_ffi is None
+    twin = library.with_suffix(".twin") if named else None
     return {
         path: link_command(
             environment.toolchain,

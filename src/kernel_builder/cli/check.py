@@ -53,9 +53,10 @@ def _run_gate(place: Path, device: str, seconds: float) -> bool:
     from kernel_builder.gate.story import choose_variants, find_gate_file, run_gate
     from kernel_builder.settings import read_settings
 
-    gate_file, settings = find_gate_file(place), read_settings()
+    variants, settings = choose_variants(place, device), read_settings()
+    gate_file = find_gate_file(place)
     passed = True
-    for variant in choose_variants(place, device):
+    for variant in variants:
         result = run_gate(
             variant, gate_file=gate_file, device=device, settings=settings, seconds=seconds
         )

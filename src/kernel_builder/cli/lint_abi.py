@@ -17,12 +17,18 @@ from kernel_builder.cli.frame import json_option, project_argument
 def lint_abi(directory: Path, as_json: bool) -> None:
     """Say which lines of DIR keep it from one binary for every torch: torch's stable ABI."""
     from kernel_builder.check.stable_source import SUFFIXES, check_stable_source
-    from kernel_builder.config.model import FILE_NAME
+    from kernel_builder.config.model import FILE_NAME, TvmFfiFramework
     from kernel_builder.config.read import read_build
+    from kernel_builder.errors import ProjectError
     from kernel_builder.sources import read_sources
 
     place = directory.parent if directory.name == FILE_NAME else directory
-    sources = read_sources(place, read_build(place))
+    build = read_build(place)
+    if isinstance(build.framework, TvmFfiFramework):
+        raise ProjectError(
+            f"{place}: a [tvm-ffi] kernel uses nothing of torch, so no torch's interface binds it"
+        )
+    sources = read_sources(place, build)
     files = sorted({each.path for each in sources.listed if Path(each.path).suffix in SUFFIXES})
     findings = [
         finding

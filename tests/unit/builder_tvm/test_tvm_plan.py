@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kernel_builder.cli.lint_abi import lint_abi
 from kernel_builder.cli.plan import plan as plan_command
 from kernel_builder.config.model import Build
 from kernel_builder.config.read import parse_build, read_build
@@ -147,3 +148,6 @@ def test_what_is_not_built_yet_is_refused_in_words(tmp_path: Path) -> None:
     )
     with pytest.raises(ProjectError, match="without --gate"):
         choose_variants(tmp_path, "cpu")
+    done = CliRunner().invoke(lint_abi, [str(KIT)])
+    assert isinstance(done.exception, ProjectError)
+    assert "uses nothing of torch" in str(done.exception)

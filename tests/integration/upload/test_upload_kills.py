@@ -108,3 +108,41 @@ def test_another_machine_leaves_what_may_be_under_way(writable, checkout, enviro
     assert done.returncode == 0, done.stderr
     assert f"note: the branch {branch} is of an upload that is under way" in done.stdout
     assert left(writable.whole()) == [branch]
+
+
+FULL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+from kernel_builder.cli import main
+main()
+"""
+
+
+def test_a_folder_without_room_is_told_of_and_stays_as_it_was(writable, checkout, environ):
+    """No file may grow beyond 2 MB: to the command that is a disk that is full."""
+    kernel, url = checkout("a"), writable.root.as_uri()
+    words = ["upload", str(kernel.place), "--hub", url]
+
+    def upload(code):
+        return subprocess.run(
+            [sys.executable, "-c", code, *words],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    assert upload(FULL).returncode == 0
+    before = writable.whole()
+    kernel.configure(version=2)
+    kernel.write("torch-ext/toy/__init__.py", f'TABLE = """{"x" * 3_000_000}"""\n')
+    kernel.build()
+    full = upload(FULL)
+    assert (full.returncode, full.stderr.count("\n")) == (1, 1), full.stderr
+    assert full.stderr.startswith("error: ")
+    assert "cannot publish there (File too large)" in full.stderr
+    assert writable.whole() == before
+    assert not (writable.root / "acme/toy/.staging").exists()
+    assert upload("from kernel_builder.cli import main; main()").returncode == 0
+    assert writable.whole().keys() == {"main", "v1", "v2"}

@@ -13,6 +13,7 @@ from kernel_builder.config.model import (
     Build,
     Component,
     TorchFramework,
+    TvmFfiFramework,
 )
 from kernel_builder.config.table import Faults
 from kernel_builder.known import read_known
@@ -36,8 +37,12 @@ def check_meaning(build: Build, raw: Mapping[str, Any], faults: Faults) -> None:
     _check_releases(build, raw, faults)
     _check_bounds(build, faults)
     _check_backends(build, faults)
+    if isinstance(build.framework, TvmFfiFramework):
+        _check_torch_free(build, faults)
     for first, second in combinations(build.components, 2):
-        _check_shared(first, second, raw, faults)
+        # Of TVM FFI, each backend is a library of its own.
+        if first.backend is second.backend or not isinstance(build.framework, TvmFfiFramework):
+            _check_shared(first, second, raw, faults)
 
 
 def _check_releases(build: Build, raw: Mapping[str, Any], faults: Faults) -> None:
@@ -94,6 +99,15 @@ def _check_backends(build: Build, faults: Faults) -> None:
         if kind not in compiled:
             message = f'no [kernel] table is for "{kind.value}"; its variant holds Python alone'
             faults.doubt(("general", "backends"), "no-component", message)
+
+
+def _check_torch_free(build: Build, faults: Faults) -> None:
+    """Note components of a kernel of TVM FFI that ask for torch, whose headers are not searched."""
+    for component in build.components:
+        if "torch" in component.depends:
+            path: KeyPath = ("kernel", component.name, "depends", component.depends.index("torch"))
+            message = '"torch" brings nothing to a kernel of TVM FFI, which is built without it'
+            faults.doubt(path, "torch-unused", message)
 
 
 def _check_shared(

@@ -91,6 +91,21 @@ def test_device_code_of_the_binding_is_compiled_for_the_toolkits_capabilities() 
     assert "9.0" in unit.archs
 
 
+def test_a_file_of_two_backends_is_compiled_apart_and_torch_brings_nothing() -> None:
+    shared = (
+        '[kernel.a]\nbackend = "cpu"\ndepends = ["torch"]\nsrc = ["shared.cpp"]\n'
+        '[kernel.b]\nbackend = "cuda"\ndepends = []\nsrc = ["shared.cpp", "b.cu"]\n'
+        'cxx-flags = ["-DB"]\n'
+    )
+    made = plan_text('["tvm-ffi-ext/one.cpp"]', shared)
+    cpu, cuda = made.variants
+    assert cpu.units[1].cxx_flags == ()
+    assert cuda.units[1].cxx_flags == ("-DB",)
+    (note,) = [note for note in made.notes if "build.toml:" in note]
+    assert "kernel.a.depends" in note
+    assert '"torch" brings nothing to a kernel of TVM FFI' in note
+
+
 def test_every_source_and_the_binding_are_in_the_id() -> None:
     build = read_build(KIT)
     sources = read_sources(KIT, build)

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 PROJECT = Path(__file__).resolve().parents[2] / "kernels-community" / "gemm"
 REPO_ID = "kernels-community/gemm"
-TILES = 13
+TILES = 14
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a GPU of capability 9.0", allow_module_level=True)
@@ -109,12 +109,39 @@ def test_every_plan(gemm: ModuleType, shape: tuple[int, int, int]) -> None:
     assert_close(gemm, gemm.gemm_nt(*arguments, c), arguments)
 
 
-@pytest.mark.parametrize("shape", [(130, 264, 384), (1024, 1536, 2048), (2000, 1000, 640)], ids=str)
-def test_operands_that_lie_the_other_way(gemm: ModuleType, shape: tuple[int, int, int]) -> None:
+def turn(matrix: torch.Tensor, gap: int = 0) -> torch.Tensor:
+    """The same matrix the other way round, each of its rows followed by `gap` unused bytes."""
+    rows, columns = matrix.shape
+    room = torch.full((columns, rows + gap), 0x7F, dtype=torch.uint8, device=matrix.device)
+    room[:, :rows] = matrix.view(torch.uint8).t()
+    return room.view(matrix.dtype)[:, :rows]
+
+
+# Whole tiles of 128 x 128, more of them than run at once, rows that end within a tile or within 16
+# bytes, and rows that do not begin at multiples of 16 bytes.
+@pytest.mark.parametrize("gap", [0, 3, 16])
+@pytest.mark.parametrize("which", ["a", "b", "both"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 8, 128),
+        (130, 264, 384),
+        (1024, 1536, 2048),
+        (2000, 1008, 640),
+        (2001, 1000, 640),
+        (4096, 4096, 1024),
+    ],
+    ids=str,
+)
+def test_operands_that_lie_the_other_way(
+    gemm: ModuleType, shape: tuple[int, int, int], which: str, gap: int
+) -> None:
     a, b, a_scale, b_scale = draw(*shape)
-    turned = [each.view(torch.uint8).t().contiguous().view(each.dtype) for each in (a, b)]
-    c = gemm.gemm(*turned, a_scale.t(), b_scale.t())
-    assert torch.equal(c, gemm.gemm_nt(a, b, a_scale, b_scale))
+    expected = gemm.gemm_nt(a, b, a_scale, b_scale)
+    other_a = a.t() if which == "b" else turn(a, gap)
+    other_b = b.t() if which == "a" else turn(b, gap)
+    for _ in range(3):
+        assert torch.equal(gemm.gemm(other_a, other_b, a_scale.t(), b_scale.t()), expected)
 
 
 @pytest.mark.parametrize("shape", PLANNED[1:6], ids=str)

@@ -76,7 +76,8 @@ using Compiled = TileList<
     Tile<1, 1, 128, Share::kNothing, 1, 4, 2>,
     Tile<1, 1, 64, Share::kNothing, 1, 1, 3>,
     Tile<1, 1, 64, Share::kNothing, 1, 2, 3>,
-    Tile<1, 1, 64, Share::kNothing, 1, 4, 3>>;
+    Tile<1, 1, 64, Share::kNothing, 1, 4, 3>,
+    Tile<2, 1, 128, Share::kNothing, 1, 2, 1>>;
 
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
     {0.469, 0.46, 2.3},
@@ -92,6 +93,7 @@ inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with
     {0.392, 0.25, 1.7},
     {0.272, 2.26, 3.9},
     {0.255, 0.14, 5.2},
+    {0.469, 2.2, 1.8},
 }});
 
 constexpr double kCacheBytesPerMicrosecond = 9.0e6;

@@ -218,6 +218,6 @@ def test_opcheck_of_the_kernels(
         pytest.skip("on a CPU the gradients are plain torch")
     x, dy = inputs(op, dtype, rows=3)
     backward = getattr(activation.ops, f"{op}_backward").default
-    torch.library.opcheck(backward, (torch.empty_like(x), dy, x))
+    torch.library.opcheck(backward, (dy, x))
     with pytest.raises(RuntimeError, match="dimension 1"):
-        backward(torch.empty_like(x), dy[:, 1:].contiguous(), x)
+        backward(dy[:, 1:].contiguous(), x)

@@ -1,4 +1,4 @@
-// Registers the ops. Each writes into its first argument, so it allocates nothing.
+// Registers the ops. Those with `out` write into it and allocate nothing; a value is a new tensor.
 #include "torch_binding.h"
 
 #include <torch/csrc/stable/library.h>
@@ -22,20 +22,30 @@ STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def("gelu_tanh_and_mul(Tensor! out, Tensor input) -> ()");
   ops.def("fatrelu_and_mul(Tensor! out, Tensor input, float threshold) -> ()");
 
+  ops.def("gelu_value(Tensor input) -> Tensor");
+  ops.def("gelu_quick_value(Tensor input) -> Tensor");
+  ops.def("gelu_tanh_value(Tensor input) -> Tensor");
+  ops.def("silu_value(Tensor input) -> Tensor");
+
+  ops.def("silu_and_mul_value(Tensor input) -> Tensor");
+  ops.def("mul_and_silu_value(Tensor input) -> Tensor");
+  ops.def("gelu_and_mul_value(Tensor input) -> Tensor");
+  ops.def("gelu_tanh_and_mul_value(Tensor input) -> Tensor");
+  ops.def("fatrelu_and_mul_value(Tensor input, float threshold) -> Tensor");
+
 #if defined(CUDA_KERNEL)
   // On other devices the gradients are plain torch: gradients.py.
-  ops.def("gelu_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
-  ops.def("gelu_quick_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
-  ops.def("gelu_tanh_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
-  ops.def("silu_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("gelu_backward(Tensor grad_output, Tensor input) -> Tensor");
+  ops.def("gelu_quick_backward(Tensor grad_output, Tensor input) -> Tensor");
+  ops.def("gelu_tanh_backward(Tensor grad_output, Tensor input) -> Tensor");
+  ops.def("silu_backward(Tensor grad_output, Tensor input) -> Tensor");
 
-  ops.def("silu_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
-  ops.def("mul_and_silu_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
-  ops.def("gelu_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
-  ops.def("gelu_tanh_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input) -> ()");
+  ops.def("silu_and_mul_backward(Tensor grad_output, Tensor input) -> Tensor");
+  ops.def("mul_and_silu_backward(Tensor grad_output, Tensor input) -> Tensor");
+  ops.def("gelu_and_mul_backward(Tensor grad_output, Tensor input) -> Tensor");
+  ops.def("gelu_tanh_and_mul_backward(Tensor grad_output, Tensor input) -> Tensor");
   ops.def(
-      "fatrelu_and_mul_backward(Tensor! grad_input, Tensor grad_output, Tensor input, "
-      "float threshold) -> ()");
+      "fatrelu_and_mul_backward(Tensor grad_output, Tensor input, float threshold) -> Tensor");
 #endif
 
   ops.def("_cpu_isa() -> str");
@@ -60,6 +70,22 @@ STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
   ops.impl("gelu_and_mul", TORCH_BOX((&gated_cpu<Activation::kGelu, Gate::kFirstHalf>)));
   ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cpu<Activation::kGeluTanh, Gate::kFirstHalf>)));
   ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cpu));
+
+  ops.impl("gelu_value", TORCH_BOX(&unary_value_cpu<Activation::kGelu>));
+  ops.impl("gelu_quick_value", TORCH_BOX(&unary_value_cpu<Activation::kGeluQuick>));
+  ops.impl("gelu_tanh_value", TORCH_BOX(&unary_value_cpu<Activation::kGeluTanh>));
+  ops.impl("silu_value", TORCH_BOX(&unary_value_cpu<Activation::kSilu>));
+
+  ops.impl(
+      "silu_and_mul_value", TORCH_BOX((&gated_value_cpu<Activation::kSilu, Gate::kFirstHalf>)));
+  ops.impl(
+      "mul_and_silu_value", TORCH_BOX((&gated_value_cpu<Activation::kSilu, Gate::kSecondHalf>)));
+  ops.impl(
+      "gelu_and_mul_value", TORCH_BOX((&gated_value_cpu<Activation::kGelu, Gate::kFirstHalf>)));
+  ops.impl(
+      "gelu_tanh_and_mul_value",
+      TORCH_BOX((&gated_value_cpu<Activation::kGeluTanh, Gate::kFirstHalf>)));
+  ops.impl("fatrelu_and_mul_value", TORCH_BOX(&fatrelu_and_mul_value_cpu));
 }
 
 #if defined(CUDA_KERNEL)
@@ -77,6 +103,22 @@ STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
   ops.impl("gelu_and_mul", TORCH_BOX((&gated_cuda<Activation::kGelu, Gate::kFirstHalf>)));
   ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
   ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cuda));
+
+  ops.impl("gelu_value", TORCH_BOX(&unary_value_cuda<Activation::kGelu>));
+  ops.impl("gelu_quick_value", TORCH_BOX(&unary_value_cuda<Activation::kGeluQuick>));
+  ops.impl("gelu_tanh_value", TORCH_BOX(&unary_value_cuda<Activation::kGeluTanh>));
+  ops.impl("silu_value", TORCH_BOX(&unary_value_cuda<Activation::kSilu>));
+
+  ops.impl(
+      "silu_and_mul_value", TORCH_BOX((&gated_value_cuda<Activation::kSilu, Gate::kFirstHalf>)));
+  ops.impl(
+      "mul_and_silu_value", TORCH_BOX((&gated_value_cuda<Activation::kSilu, Gate::kSecondHalf>)));
+  ops.impl(
+      "gelu_and_mul_value", TORCH_BOX((&gated_value_cuda<Activation::kGelu, Gate::kFirstHalf>)));
+  ops.impl(
+      "gelu_tanh_and_mul_value",
+      TORCH_BOX((&gated_value_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
+  ops.impl("fatrelu_and_mul_value", TORCH_BOX(&fatrelu_and_mul_value_cuda));
 
   ops.impl("gelu_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGelu>));
   ops.impl("gelu_quick_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGeluQuick>));

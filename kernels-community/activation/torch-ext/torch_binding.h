@@ -7,6 +7,7 @@
 
 #include "../csrc/activation_kind.h"
 #include "../csrc/cpu/cpu_activation.h"
+#include "../csrc/new_result.h"
 #if defined(CUDA_KERNEL)
 #include "../csrc/cuda/cuda_activation.h"
 #endif
@@ -29,6 +30,27 @@ inline void fatrelu_and_mul_cpu(Tensor& out, const Tensor& input, double thresho
   cpu::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
 }
 
+// The same into a new tensor.
+template <Activation kind>
+Tensor unary_value_cpu(const Tensor& input) {
+  Tensor out = make_result(input, Form::kUnary);
+  cpu::apply_unary(kind, out, input);
+  return out;
+}
+
+template <Activation kind, Gate gate>
+Tensor gated_value_cpu(const Tensor& input) {
+  Tensor out = make_result(input, Form::kGated);
+  cpu::apply_gated(kind, gate, out, input);
+  return out;
+}
+
+inline Tensor fatrelu_and_mul_value_cpu(const Tensor& input, double threshold) {
+  Tensor out = make_result(input, Form::kGated);
+  cpu::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
+  return out;
+}
+
 inline std::string cpu_isa() { return cpu::isa(); }
 
 #if defined(CUDA_KERNEL)
@@ -47,19 +69,39 @@ inline void fatrelu_and_mul_cuda(Tensor& out, const Tensor& input, double thresh
 }
 
 template <Activation kind>
-void unary_backward_cuda(Tensor& grad_input, const Tensor& grad_output, const Tensor& input) {
-  cuda::unary_gradient(kind, grad_input, grad_output, input);
+Tensor unary_value_cuda(const Tensor& input) {
+  Tensor out = make_result(input, Form::kUnary);
+  cuda::apply_unary(kind, out, input);
+  return out;
 }
 
 template <Activation kind, Gate gate>
-void gated_backward_cuda(Tensor& grad_input, const Tensor& grad_output, const Tensor& input) {
-  cuda::gated_gradient(kind, gate, grad_input, grad_output, input);
+Tensor gated_value_cuda(const Tensor& input) {
+  Tensor out = make_result(input, Form::kGated);
+  cuda::apply_gated(kind, gate, out, input);
+  return out;
 }
 
-inline void fatrelu_and_mul_backward_cuda(
-    Tensor& grad_input, const Tensor& grad_output, const Tensor& input, double threshold) {
-  cuda::gated_gradient(
-      Activation::kFatrelu, Gate::kFirstHalf, grad_input, grad_output, input, threshold);
+inline Tensor fatrelu_and_mul_value_cuda(const Tensor& input, double threshold) {
+  Tensor out = make_result(input, Form::kGated);
+  cuda::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
+  return out;
+}
+
+template <Activation kind>
+Tensor unary_backward_cuda(const Tensor& grad_output, const Tensor& input) {
+  return cuda::unary_gradient(kind, grad_output, input);
+}
+
+template <Activation kind, Gate gate>
+Tensor gated_backward_cuda(const Tensor& grad_output, const Tensor& input) {
+  return cuda::gated_gradient(kind, gate, grad_output, input);
+}
+
+inline Tensor fatrelu_and_mul_backward_cuda(
+    const Tensor& grad_output, const Tensor& input, double threshold) {
+  return cuda::gated_gradient(
+      Activation::kFatrelu, Gate::kFirstHalf, grad_output, input, threshold);
 }
 #endif
 

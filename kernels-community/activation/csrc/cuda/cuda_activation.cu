@@ -10,6 +10,7 @@ namespace {
 
 template <Activation kind>
 struct Unary {
+  static constexpr bool kMostlyOneRow = true;
   static constexpr int kInputs = 1;
   static constexpr int kOutputs = 1;
 
@@ -21,6 +22,7 @@ struct Unary {
 
 template <Activation kind>
 struct Gated {
+  static constexpr bool kMostlyOneRow = false;
   static constexpr int kInputs = 2;
   static constexpr int kOutputs = 1;
 

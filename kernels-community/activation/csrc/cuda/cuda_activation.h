@@ -14,11 +14,10 @@ void apply_unary(Activation kind, Tensor& out, const Tensor& input);
 void apply_gated(
     Activation kind, Gate gate, Tensor& out, const Tensor& input, double threshold = 0.0);
 
-// Fill `grad_input`, contiguous and of the shape of `input`, from the gradient of the result.
-void unary_gradient(
-    Activation kind, Tensor& grad_input, const Tensor& grad_output, const Tensor& input);
-void gated_gradient(
-    Activation kind, Gate gate, Tensor& grad_input, const Tensor& grad_output,
-    const Tensor& input, double threshold = 0.0);
+// The gradient of `input`, contiguous, from that of the result.
+Tensor unary_gradient(Activation kind, const Tensor& grad_output, const Tensor& input);
+Tensor gated_gradient(
+    Activation kind, Gate gate, const Tensor& grad_output, const Tensor& input,
+    double threshold = 0.0);
 
 }  // namespace activation::cuda

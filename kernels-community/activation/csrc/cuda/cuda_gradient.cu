@@ -11,6 +11,7 @@ namespace {
 // in: the gradient of the result, x.
 template <Activation kind>
 struct UnaryGradient {
+  static constexpr bool kMostlyOneRow = true;
   static constexpr int kInputs = 2;
   static constexpr int kOutputs = 1;
 
@@ -23,6 +24,7 @@ struct UnaryGradient {
 // in: the gradient of the product, the activated half, the other half; out: the halves' gradients.
 template <Activation kind>
 struct GatedGradient {
+  static constexpr bool kMostlyOneRow = false;
   static constexpr int kInputs = 3;
   static constexpr int kOutputs = 2;
 

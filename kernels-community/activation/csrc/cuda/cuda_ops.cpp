@@ -8,6 +8,7 @@
 #include <torch/headeronly/util/Exception.h>
 
 #include "../launch_plan.h"
+#include "../new_result.h"
 #include "cuda_activation.h"
 #include "current_stream.h"
 #include "launch.h"
@@ -33,25 +34,26 @@ Rows rows_of(const LaunchPlan& plan) {
       plan.in_stride, plan.out_stride};
 }
 
-void check_gradient(const Tensor& grad_input, const Tensor& grad, const Tensor& input, int halves) {
+void check_gradient(const Tensor& grad, const Tensor& input, int halves) {
   const auto last = input.dim() - 1;
   STD_TORCH_CHECK(
-      grad.scalar_type() == input.scalar_type() && grad_input.scalar_type() == input.scalar_type(),
-      "grad_input, grad_output and input differ in dtype");
+      grad.scalar_type() == input.scalar_type(), "grad_output and input differ in dtype");
   STD_TORCH_CHECK(
-      grad.device() == input.device() && grad_input.device() == input.device(),
-      "grad_input, grad_output and input are on different devices");
+      grad.device() == input.device(), "grad_output and input are on different devices");
   STD_TORCH_CHECK(
-      grad_input.dim() == input.dim() && grad.dim() == input.dim() && (halves == 1 || last >= 0),
-      "grad_input, grad_output and input differ in their number of dimensions");
+      grad.dim() == input.dim() && (halves == 1 || last >= 0),
+      "grad_output and input differ in their number of dimensions");
   for (int64_t i = 0; i <= last; ++i) {
     const int64_t factor = i == last ? halves : 1;
     STD_TORCH_CHECK(
-        grad_input.size(i) == input.size(i) && input.size(i) == factor * grad.size(i),
-        "dimension ", i, ": grad_input has ", grad_input.size(i), ", grad_output ", grad.size(i),
-        ", input ", input.size(i));
+        input.size(i) == factor * grad.size(i), "dimension ", i, ": grad_output has ",
+        grad.size(i), ", input ", input.size(i));
   }
-  STD_TORCH_CHECK(grad_input.is_contiguous(), "grad_input must be contiguous");
+}
+
+Tensor make_gradient(const Tensor& input) {
+  const auto sizes = input.sizes();
+  return make_contiguous(input, {sizes.begin(), sizes.end()});
 }
 
 Tensor dense(const Tensor& tensor) {
@@ -76,30 +78,33 @@ void apply_gated(
   finish_launch(plan, out);
 }
 
-void unary_gradient(
-    Activation kind, Tensor& grad_input, const Tensor& grad_output, const Tensor& input) {
-  check_gradient(grad_input, grad_output, input, 1);
+Tensor unary_gradient(Activation kind, const Tensor& grad_output, const Tensor& input) {
+  check_gradient(grad_output, input, 1);
   const CurrentStream stream(input);
   const Tensor grad = dense(grad_output);
   const Tensor x = dense(input);
+  Tensor made = make_gradient(input);
   const GradientRows rows = {
-      grad.const_data_ptr(), x.const_data_ptr(), grad_input.mutable_data_ptr(), 1, x.numel()};
+      grad.const_data_ptr(), x.const_data_ptr(), made.mutable_data_ptr(), 1, x.numel()};
   STD_CUDA_CHECK(launch_unary_gradient(kind, element_of(input), rows, stream));
+  return made;
 }
 
-void gated_gradient(
-    Activation kind, Gate gate, Tensor& grad_input, const Tensor& grad_output,
-    const Tensor& input, double threshold) {
-  check_gradient(grad_input, grad_output, input, 2);
+Tensor gated_gradient(
+    Activation kind, Gate gate, const Tensor& grad_output, const Tensor& input,
+    double threshold) {
+  check_gradient(grad_output, input, 2);
   const CurrentStream stream(input);
   const Tensor grad = dense(grad_output);
   const Tensor x = dense(input);
+  Tensor made = make_gradient(input);
   const int64_t cols = grad.size(grad.dim() - 1);
   const GradientRows rows = {
-      grad.const_data_ptr(), x.const_data_ptr(), grad_input.mutable_data_ptr(),
+      grad.const_data_ptr(), x.const_data_ptr(), made.mutable_data_ptr(),
       cols == 0 ? 0 : grad.numel() / cols, cols};
   const auto cut = static_cast<float>(threshold);
   STD_CUDA_CHECK(launch_gated_gradient(kind, gate, element_of(input), rows, cut, stream));
+  return made;
 }
 
 }  // namespace activation::cuda

@@ -69,14 +69,22 @@ __device__ inline Sigmoid sigmoid(float z) {
   return z < 0.0f ? Sigmoid{small, large} : Sigmoid{large, small};
 }
 
+// x sigmoid(z), for z of the sign of x.
+//
+// In the 16-bit types by one power and one reciprocal, 2^-k x / (2^-k + 2^(-z log2(e) - k)): where the
+// reciprocal is flushed to 0, so is the result in T. bfloat16 reaches as low as float, so there k keeps the
+// denominator from it for longer; x 2^-16 is exact for every bfloat16 x.
 template <class T>
-__device__ inline float sigmoid_value(float z) {
-  if constexpr (std::is_same_v<T, __half>) {
-    // Where 2^x overflows, the reciprocal is 0, and so is the result in float16.
-    return fast_reciprocal(1.0f + fast_exp2(-kLog2E * z));
-  } else {
+__device__ inline float times_sigmoid(float x, float z) {
+  if constexpr (std::is_same_v<T, float>) {
     const float e = exp_nonpositive<T>(-fabsf(z));
-    return (z < 0.0f ? e : 1.0f) * fast_reciprocal(1.0f + e);
+    return x * ((z < 0.0f ? e : 1.0f) * fast_reciprocal(1.0f + e));
+  } else {
+    constexpr bool kWide = std::is_same_v<T, __nv_bfloat16>;
+    constexpr float kLower = kWide ? 16.0f : 0.0f;
+    constexpr float kScale = kWide ? 0x1p-16f : 1.0f;
+    const float denominator = kScale + fast_exp2(fmaf(z, -kLog2E, -kLower));
+    return x * kScale * fast_reciprocal(denominator);
   }
 }
 
@@ -140,11 +148,11 @@ constexpr float kGeluTanhCubic = 0.044715f;
 template <Activation kind, class T>
 __device__ inline float activate(float x, float threshold) {
   if constexpr (kind == Activation::kSilu) {
-    return x * sigmoid_value<T>(x);
+    return times_sigmoid<T>(x, x);
   } else if constexpr (kind == Activation::kGeluQuick) {
-    return x * sigmoid_value<T>(kGeluQuickSlope * x);
+    return times_sigmoid<T>(x, kGeluQuickSlope * x);
   } else if constexpr (kind == Activation::kGeluTanh) {
-    return x * sigmoid_value<T>(x * kTwiceSqrt2OverPi * fmaf(x * x, kGeluTanhCubic, 1.0f));
+    return times_sigmoid<T>(x, x * kTwiceSqrt2OverPi * fmaf(x * x, kGeluTanhCubic, 1.0f));
   } else if constexpr (kind == Activation::kGelu) {
     return x * normal_probability<T>(x);
   } else {

@@ -23,6 +23,18 @@ struct alignas(sizeof(T) * count) Pack {
   T values[count];
 };
 
+// Element `e` as a float. Two bfloat16 of one word come out of it by a shift and a mask.
+template <class T, int count>
+__device__ inline float read(const Pack<T, count>& pack, int e) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && count % 2 == 0) {
+    uint32_t two;
+    memcpy(&two, &pack.values[e / 2 * 2], sizeof two);
+    return __uint_as_float(e % 2 == 0 ? two << 16 : two & 0xffff0000u);
+  } else {
+    return to_float(pack.values[e]);
+  }
+}
+
 // n / divisor for n < 2^31 by a multiplication; Granlund and Montgomery, "Division by invariant
 // integers using multiplication", 1994.
 struct Divider {
@@ -86,7 +98,7 @@ __device__ inline void compute(
     float arguments[Body::kInputs];
     float results[Body::kOutputs];
 #pragma unroll
-    for (int k = 0; k < Body::kInputs; ++k) arguments[k] = to_float(loaded.in[k].values[e]);
+    for (int k = 0; k < Body::kInputs; ++k) arguments[k] = read(loaded.in[k], e);
     Body::template apply<T>(arguments, streams.threshold, results);
 #pragma unroll
     for (int k = 0; k < Body::kOutputs; ++k) assign(out[k].values[e], results[k]);
@@ -98,12 +110,19 @@ __device__ inline void compute(
   }
 }
 
+// Whether a call is one dense row, as most element-wise ones are: then a pack's number says where it
+// is. There is device code for that only where `Body` has it so.
+enum class Shape { kOneRow, kRows };
+
 // A thread takes `depth` packs, and loads all of them before it computes the first.
-template <class Body, class T, int pack, int depth>
+template <class Body, class T, int pack, int depth, Shape shape>
 __global__ void __launch_bounds__(kThreads)
     stream_kernel(const StreamsOf<Body, T> streams, const Range range) {
   const uint32_t first = blockIdx.x * (kThreads * depth) + threadIdx.x;
   const auto load_pack = [&](uint32_t i) {
+    if constexpr (shape == Shape::kOneRow) {
+      return load<Body, T, pack>(streams, 0, static_cast<int64_t>(i) * pack);
+    }
     const uint32_t row = range.packs_in_row.divide(i);
     const uint32_t col = i - row * range.packs_in_row.divisor;
     return load<Body, T, pack>(streams, row, static_cast<int64_t>(col) * pack);
@@ -128,16 +147,16 @@ __global__ void __launch_bounds__(kThreads)
 constexpr uint32_t kLeastLoadsForTwo = (1 << 17) + 1;
 constexpr uint32_t kMostLoadsForTwo = 1 << 20;
 
-template <class Body, class T, int pack>
+template <class Body, class T, int pack, Shape shape>
 void launch_range(const StreamsOf<Body, T>& streams, const Range& range, cudaStream_t stream) {
   constexpr int kDepth = pack > 1 && Body::kInputs + Body::kOutputs <= 3 ? 2 : 1;
   const uint32_t loads = range.packs * Body::kInputs;
   if (loads >= kLeastLoadsForTwo && loads <= kMostLoadsForTwo) {
     constexpr uint32_t kBlock = kThreads * kDepth;
-    stream_kernel<Body, T, pack, kDepth>
+    stream_kernel<Body, T, pack, kDepth, shape>
         <<<(range.packs + kBlock - 1) / kBlock, kThreads, 0, stream>>>(streams, range);
   } else {
-    stream_kernel<Body, T, pack, 1>
+    stream_kernel<Body, T, pack, 1, shape>
         <<<(range.packs + kThreads - 1) / kThreads, kThreads, 0, stream>>>(streams, range);
   }
 }
@@ -167,7 +186,13 @@ void launch_packs(
       const int64_t height = smaller(row_step, rows - row);
       const Range range = {
           static_cast<uint32_t>(height * packs), Divider(static_cast<uint32_t>(packs))};
-      launch_range<Body, T, pack>(advance(streams, row, col), range, stream);
+      const StreamsOf<Body, T> part = advance(streams, row, col);
+      if (Body::kMostlyOneRow && height == 1) {
+        launch_range<Body, T, pack, Body::kMostlyOneRow ? Shape::kOneRow : Shape::kRows>(
+            part, range, stream);
+      } else {
+        launch_range<Body, T, pack, Shape::kRows>(part, range, stream);
+      }
     }
   }
 }

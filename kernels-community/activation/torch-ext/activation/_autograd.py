@@ -34,11 +34,14 @@ NAMES = (
     "silu",
     "silu_and_mul",
 )
-# Three names of one function have one gradient.
-_GRADIENT_OF = {"gelu_fast": "gelu_tanh", "gelu_new": "gelu_tanh"}
 
 Fill = Callable[..., None]
 Activate = Callable[..., torch.Tensor]
+
+
+def _one_name(op: str) -> str:
+    """The name that stands for the three of one function where a name is not the caller's."""
+    return "gelu_tanh" if op in ("gelu_fast", "gelu_new") else op
 
 
 def _overload(name: str) -> Any:
@@ -116,33 +119,30 @@ def activator(op: str) -> Activate:
 
 
 def _computer(op: str) -> Activate:
-    overload, gated = _overload(op), is_gated(op)
+    overload = _overload(f"{_one_name(op)}_value")
     call = _direct(overload)
 
     def compute(x: torch.Tensor, *options: float) -> torch.Tensor:
-        if gated:
-            check_input(op, x)
-            out = x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
-        else:
-            out = torch.empty_like(x)
-        if is_dynamo_compiling():
-            overload(out, x, *options)
-            return out
         try:
-            call(out, x, *options)
+            if is_dynamo_compiling():
+                value: torch.Tensor = overload(x, *options)
+            elif options:
+                value = call(x, *options)
+            else:
+                value = call(x)
         except RuntimeError:
-            check_output(op, out, x)
+            check_input(op, x)
             raise
-        return out
+        return value
 
     return compute
 
 
 def _make_recorder(op: str, compute: Activate) -> type[torch.autograd.Function]:
     """Make the node of autograd's graph for `op`; one each, since every argument costs time."""
-    gradient_of = _GRADIENT_OF.get(op, op)
+    name = _one_name(op)
     # Only some devices have kernels for gradients, and so only some builds have the ops.
-    overload = _overload(f"{gradient_of}_backward") if _has_backward(gradient_of) else None
+    overload = _overload(f"{name}_backward") if _has_backward(name) else None
     call = _direct(overload)
 
     class Recorder(torch.autograd.Function):
@@ -157,11 +157,12 @@ def _make_recorder(op: str, compute: Activate) -> type[torch.autograd.Function]:
             (x,) = ctx.saved_tensors
             options = ctx.options
             # A second derivative is asked for where autograd records here: plain torch has one.
-            if overload is not None and x.is_cuda and not is_grad_enabled():
-                grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-                (overload if is_dynamo_compiling() else call)(grad_x, grad, x, *options)
+            if overload is None or not x.is_cuda or is_grad_enabled():
+                grad_x = gradients.input_gradient(name, grad, x, *options)
+            elif is_dynamo_compiling():
+                grad_x = overload(grad, x, *options)
             else:
-                grad_x = gradients.input_gradient(gradient_of, grad, x, *options)
+                grad_x = call(grad, x, *options)
             return (grad_x, *(None for _ in options)) if options else grad_x
 
     return Recorder
@@ -172,19 +173,29 @@ def _has_backward(name: str) -> bool:
 
 
 def _register_fakes() -> None:
-    """Tell torch.compile that the ops only write into their first argument, and check the others.
+    """Tell torch.compile what the ops return or fill, and check what they are given.
 
     A fake also stands for the ops on the device ``meta``.
     """
     for name in NAMES:
         torch.library.register_fake(add_op_namespace_prefix(name), partial(check_output, name))
+    for name in dict.fromkeys(map(_one_name, NAMES)):
+        value = add_op_namespace_prefix(f"{name}_value")
+        torch.library.register_fake(value, partial(_make_value, name))
         if _has_backward(name):
             backward = add_op_namespace_prefix(f"{name}_backward")
-            torch.library.register_fake(backward, _fill_first)
+            torch.library.register_fake(backward, _make_gradient)
 
 
-def _fill_first(*_arguments: object) -> None:
-    return None
+def _make_value(op: str, x: torch.Tensor, *_options: float) -> torch.Tensor:
+    check_input(op, x)
+    if is_gated(op):
+        return x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
+    return torch.empty_like(x)
+
+
+def _make_gradient(_grad: torch.Tensor, x: torch.Tensor, *_options: float) -> torch.Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 _register_fakes()

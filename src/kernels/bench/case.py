@@ -17,7 +17,7 @@ class Case:
         op: the op, as the kernel names it.
         shape: of the main input, as a reader would write it down.
         dtype: of the main input, without ``torch.``.
-        ours: the call; returns the result, a tensor.
+        ours: the call; returns the result, a tensor, unless `out` has it.
         expected: computes what the result should be, in a wider type.
         tolerance: the largest error that counts as right: |found - expected| / (1 + |expected|).
         peers: other ways to the same result. They are checked as well, to ten tolerances, since

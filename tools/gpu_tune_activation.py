@@ -1,7 +1,8 @@
-"""Compare variants of the activations' streaming kernel: threads, loads in flight, cache hints.
+"""Compare variants of the activations' streaming kernel: threads, loads in flight, elements a
+load, cache hints.
 
     python tools/gpu_tune_activation.py build LIBRARY [--nvcc NVCC]     needs no GPU
-    python tools/gpu_tune_activation.py run LIBRARY [--json FILE]
+    python tools/gpu_tune_activation.py run LIBRARY [--small] [--json FILE]
 
 Each variant is checked against torch, then all take turns with a copy of the same size.
 """
@@ -20,21 +21,29 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 SOURCE = Path(__file__).with_suffix(".cu")
 HINTS = ("kNone", "kEvictFirst", "kNoL1", "kNoL1EvictFirst")
-UNARY = [
-    ("kGeluTanh", "false", threads, depth, hint)
-    for threads, depth, hint in itertools.product((128, 256, 512, 1024), (1, 2, 4, 8), HINTS)
-    if threads * depth <= 4096
-]
-EXACT = [("kGelu", "false", 128, depth, "kNone") for depth in (1, 2, 4)]
-GATED = [
-    ("kSilu", "true", threads, depth, hint)
-    for threads, depth, hint in itertools.product((128, 256, 512), (1, 2, 4), HINTS)
-]
-VARIANTS = UNARY + EXACT + GATED
-SHAPES = {
-    "false": [(16384, 8192), (4096, 4096), (1024, 4096), (256, 4096)],
-    "true": [(16384, 16384), (4096, 22016), (256, 8192)],
+WHOLE = 8  # elements in a pack of 16 bytes
+
+
+def variants(kind: str, gated: str) -> list[tuple[str, str, int, int, int, str]]:
+    """What differs between two of a list is one thing at a time, from the form in use on."""
+    shapes = itertools.product((64, 128, 256, 512), (1, 2, 4), (1, 2, 4, WHOLE))
+    found = [(kind, gated, threads, depth, pack, "kNone") for threads, depth, pack in shapes]
+    return found + [
+        (kind, gated, 128, depth, WHOLE, hint) for depth in (1, 2) for hint in HINTS[1:]
+    ]
+
+
+EXACT = [("kGelu", "false", 128, depth, WHOLE, "kNone") for depth in (1, 2, 4)]
+VARIANTS = variants("kGeluTanh", "false") + EXACT + variants("kSilu", "true")
+SMALL = {
+    "false": [(4, 4), (1, 4096), (64, 4096), (256, 4096), (1024, 4096)],
+    "true": [(1, 22016), (16, 8192), (64, 8192), (256, 8192)],
 }
+LARGE = {
+    "false": [(16384, 8192), (4096, 4096)],
+    "true": [(16384, 16384), (4096, 22016)],
+}
+ALL = {gated: LARGE[gated] + SMALL[gated] for gated in SMALL}
 
 
 def build(library: Path, nvcc: str) -> None:
@@ -50,7 +59,7 @@ def build(library: Path, nvcc: str) -> None:
     subprocess.run(command, check=True)
 
 
-def run(library: Path, output: Path | None) -> None:
+def run(library: Path, sizes: dict[str, list[tuple[int, int]]], output: Path | None) -> None:
     import torch
     import torch.nn.functional as F
 
@@ -65,32 +74,33 @@ def run(library: Path, output: Path | None) -> None:
     timer = make_timer(torch.device("cuda"))
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     found: dict[str, dict[str, float]] = {}
-    for gated, shapes in SHAPES.items():
+    for gated, shapes in sizes.items():
         for rows, cols in shapes:
             x = torch.randn(rows, cols, device="cuda").half()
             out = x.new_empty(rows, cols // 2 if gated == "true" else cols)
             target, source = torch.empty_like(out), torch.randn_like(out)
 
             def call(number: int, x=x, out=out) -> None:
-                packs, row = out.numel() // 8, out.shape[1] // 8
+                count, row = out.numel(), out.shape[1]
                 places = (ctypes.c_void_p(out.data_ptr()), ctypes.c_void_p(x.data_ptr()))
-                if status := code.run_variant(number, *places, packs, row, stream):
+                if status := code.run_variant(number, *places, count, row, stream):
                     raise RuntimeError(f"variant {number}: {status}")
 
             calls = {"copy": lambda target=target, source=source: target.copy_(source)}
             for number, variant in enumerate(VARIANTS):
-                if variant[1] != gated:
+                if variant[1] != gated or out.shape[1] % variant[4]:
                     continue
                 out.fill_(float("nan"))
                 call(number)
                 torch.testing.assert_close(out, exact[variant[0]](x), rtol=2e-3, atol=2e-3)
                 calls[" ".join(map(str, variant))] = lambda number=number: call(number)
-            times = time_in_turns(timer, calls, "cold", rounds=5)
-            middle = {name: sorted(values)[len(values) // 2] for name, values in times.items()}
-            found[f"{rows}x{cols}"] = middle
-            print(f"{rows} x {cols}: copy {middle['copy']:.2f}")
-            for name in sorted(middle, key=middle.__getitem__)[:8]:
-                print(f"  {name:45} {middle[name]:8.2f}")
+            for way in ("cold", "warm"):
+                times = time_in_turns(timer, calls, way, rounds=5)
+                middle = {name: sorted(values)[len(values) // 2] for name, values in times.items()}
+                found[f"{rows}x{cols} {way}"] = middle
+                print(f"{rows} x {cols} {way}: copy {middle['copy']:.2f}")
+                for name in sorted(middle, key=middle.__getitem__)[:8]:
+                    print(f"  {name:45} {middle[name]:8.2f}")
     if output is not None:
         output.write_text(json.dumps(found, indent=1) + "\n")
 
@@ -100,12 +110,15 @@ def main() -> None:
     parser.add_argument("verb", choices=("build", "run"))
     parser.add_argument("library", type=Path)
     parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument(
+        "--small", action="store_true", help="only the sizes that the launch decides"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.verb == "build":
         build(options.library, options.nvcc)
     else:
-        run(options.library, options.json)
+        run(options.library, SMALL if options.small else ALL, options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Measures loads beside the published client and writes ``docs/results/load.{json,md}``: ``make bench-load``.
 
 Both clients are unmodified, ask the same ``kernel-hub serve`` on loopback, and run in turns. Times of a
-call are of the call alone: each process has imported torch and kernels before.
+call are of the call alone: each process has imported torch, and get_kernel from kernels, before.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ FILES = 60
 BIG_BYTES = 8_000_000
 KERNEL = "acme/sixty"
 OURS, PUBLISHED = "ours", "published 0.17.2"
+# `import kernels` alone puts off what is needed to name a function; this puts nothing off.
+NAMED = """
+import time{before}
+begin = time.perf_counter()
+from kernels import get_kernel
+result = (time.perf_counter() - begin) * 1e3
+"""
 # A process of which nothing was there before: it starts, imports, and loads.
 WHOLE = f"""
 import time, kernels
@@ -44,11 +51,12 @@ print(time.time(), flush=True)
 """
 # Each process says when it is ready, and loads when it is told to.
 WAITING = f"""
-import sys, time, torch, kernels
+import sys, time, torch
+from kernels import get_kernel
 print("ready", flush=True)
 sys.stdin.readline()
 begin = time.time()
-kernels.get_kernel("{KERNEL}", version=1)
+get_kernel("{KERNEL}", version=1)
 print(begin, time.time(), flush=True)
 """
 
@@ -121,6 +129,9 @@ def measure_calls(
             home.mkdir()
             note = found[name].setdefault
             note("import_ms", []).append(client.python(hub, home, IMPORT))
+            for key, before in (("named_ms", ""), ("named_torch_ms", ", torch")):
+                code = NAMED.format(before=before)
+                note(key, []).append(client.python(hub, home, code))
             cold, asked = counted(hub, lambda c=client, h=home: c.python(hub, h, once))
             warm, once_asked = counted(hub, lambda c=client, h=home: c.python(hub, h, once))
             many, often_asked = counted(hub, lambda c=client, h=home: c.python(hub, h, often))
@@ -235,9 +246,10 @@ def judge(clients: dict[str, dict[str, float]]) -> list[tuple[str, bool]]:
     """Compare the figures with the goals."""
     ours, theirs = clients[OURS], clients[PUBLISHED]
     return [
-        ("import at least 5x faster", ours["import_ms"] * 5 <= theirs["import_ms"]),
-        ("import and first call with an empty cache faster together",
-         ours["import_ms"] + ours["cold_ms"] < theirs["import_ms"] + theirs["cold_ms"]),
+        ("import at least 5x faster, alone and with a function named",
+         all(ours[key] * 5 <= theirs[key] for key in ("import_ms", "named_ms", "named_torch_ms"))),
+        ("a first call with an empty cache at least 1.5x faster",
+         ours["cold_ms"] * 1.5 <= theirs["cold_ms"]),
         ("a repeated call under 100 µs, without a request",
          ours["repeat_us"] < 100 and ours["repeat_requests"] == 0),
         ("a new process with a warm cache makes no request", ours["warm_process_requests"] == 0),
@@ -251,6 +263,8 @@ def judge(clients: dict[str, dict[str, float]]) -> list[tuple[str, bool]]:
 
 ROWS = {
     "import_ms": ("`import kernels`", "ms"),
+    "named_ms": ("`from kernels import get_kernel`", "ms"),
+    "named_torch_ms": ("the same after `import torch`", "ms"),
     "cold_ms": ("first call, empty cache", "ms"),
     "cold_requests": ("its requests", ""),
     "warm_process_ms": ("first call of a new process, warm cache", "ms"),
@@ -282,7 +296,7 @@ def render(results: dict[str, Any]) -> str:
         f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}. Medians of {ROUNDS} rounds "
         f"({FLEET_ROUNDS} of the {PROCESSES} processes), the clients in turns.", "",
         f"A kernel of {FILES} files, {BIG_BYTES // 1_000_000} MB, from `kernel-hub serve` over loopback. Calls are timed "
-        f"after `import torch, kernels`. The machine's load average was {results['load']:.0f}.", "",
+        f"after `import torch` and `from kernels import get_kernel`. The machine's load average was {results['load']:.0f}.", "",
         "| | " + " | ".join(clients) + " |", "|---" * (len(clients) + 1) + "|", *rows, "", *goals, "",
     ])  # fmt: skip
 

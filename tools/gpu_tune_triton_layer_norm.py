@@ -1,130 +1,215 @@
-"""Sweep the forms of triton-layer-norm's forward kernel, and what a call costs on the host.
+"""Sweep the forms of triton-layer-norm's compiled kernels, and what a call costs on the host.
 
-    python tools/gpu_tune_triton_layer_norm.py [sweep] [host]
+    python tools/gpu_tune_triton_layer_norm.py build FOLDER [--nvcc NVCC]     needs no GPU
+    python tools/gpu_tune_triton_layer_norm.py run FOLDER [forward | few] [backward] [host]
 
-Prints one table for each; `docs/kernels/triton-layer-norm.md` says what was concluded.
+Each form is checked, then all take turns with a copy, Triton's kernel and the peers;
+`docs/kernels/triton-layer-norm.md` says what was concluded.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
+import argparse
+import ctypes
+import os
+import statistics
+import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-from gpu_bench_triton_layer_norm import EPS, HIDDEN, PROJECT, REPO_ID, RMSNorm, rms_peers
-from gpu_timing import WAYS, copy_bandwidth, medians, time_in_turns
-from torch import nn
-
-from kernels import get_kernel
-
-# Changes to the source of the forward kernel that are tried beside it.
-LOAD_X = "load_tile(x_ptr + row * x_row_stride + columns, mask, MASKED)"
-HINTED = "tl.load(x_ptr + row * x_row_stride + columns, mask=mask, other=0.0, {})"
-EVICT_FIRST = {LOAD_X: HINTED.format('eviction_policy="evict_first"')}
-STREAMING = {
-    "tl.store(tile_ptr, values)": 'tl.store(tile_ptr, values, cache_modifier=".cs")',
-    "tl.store(tile_ptr, values, mask=mask)": "tl.store(tile_ptr, values, mask=mask,"
-    ' cache_modifier=".cs")',
-}
-TRIALS = {"": {}, "ef": EVICT_FIRST, "cs": STREAMING, "ef+cs": EVICT_FIRST | STREAMING}
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+REPO_ID = "kernels-community/triton-layer-norm"
+PROJECT = ROOT / REPO_ID
+SOURCE = Path(__file__).with_suffix(".cu")
+LIBRARY = "forms.so"
+EPS = 1e-5
+SHAPES = [(256 << power, 4096) for power in range(8)] + [
+    (rows, hidden) for hidden in (2048, 5120, 8192, 16384) for rows in (1024, 16384)
+]
+FEW_SHAPES = [(256, 4096), (1024, 4096), (4096, 4096), (32768, 4096)] + [
+    (16384, hidden) for hidden in (2048, 5120, 8192)
+]
+Calls = dict[str, Callable[[], object]]
 
 
-def load_device_kernels(trial: str = ""):
-    source = (PROJECT / "torch-ext/triton_layer_norm" / "_kernels.py").read_text()
-    for old, new in TRIALS[trial].items():
-        assert old in source, old
-        source = source.replace(old, new)
-    # Triton reads the source of its kernels from a file
-    path = Path(tempfile.mkdtemp()) / "_kernels.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(f"_norm_kernels_{trial}", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def build(folder: Path, nvcc: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [nvcc, "-std=c++20", "-O3", "-arch=sm_90", "-shared", "-Xcompiler=-fPIC"]
+    command += [f"-I{PROJECT / 'csrc'}", f"-I{PROJECT / 'csrc/cuda'}", str(SOURCE)]
+    subprocess.run([*command, "-o", str(folder / LIBRARY)], check=True)
 
 
-def prepare(kernels, x, weight, *, rows_each: int, warps: int, pdl=False, maxnreg=None) -> Callable:
-    """Compile one form and return what launches it, past all of Triton's own work per call."""
+def address(tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def current_stream() -> ctypes.c_void_p:
+    import torch
+
+    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+
+def peers(x, module, kernel) -> Calls:
+    import torch
+    import torch.nn.functional as F
+
+    calls: Calls = {
+        "clone": x.clone,
+        "torch": lambda: F.rms_norm(x, x.shape[-1:], module.weight, EPS),
+        "ours": lambda: kernel.rms_norm_fn(x, module.weight, eps=EPS),
+    }
+    if x.shape[0] <= 1024 or x.shape[1] == 8192:  # where it is the best peer; it takes long
+        compiled = torch.compile(module, dynamic=False)
+        calls["compile"] = lambda: compiled(x)
+    launch = sys.modules[f"{kernel.__name__}._launch"]
+    plan = launch.find_plan(x, None, module.weight, None, True, None)
+    calls["triton"] = lambda: plan.norm(x, module.weight, None, EPS)
+    try:
+        from liger_kernel.transformers import LigerRMSNorm
+    except ImportError:
+        return calls
+    liger = LigerRMSNorm(x.shape[-1], eps=EPS)
+    liger.weight = module.weight
+    return calls | {"liger": lambda: liger(x)}
+
+
+def forms(x, weight, library: ctypes.CDLL) -> Calls:
+    import torch
+
     rows, hidden = x.shape
-    grid = -(-rows // rows_each)
-    block = 1 << (hidden - 1).bit_length()
-    flags = (hidden, block, rows_each, True, False, True, False, pdl)
-    option = {"launch_pdl": True} if pdl else {}
-    compiled = kernels.norm_forward_kernel[(grid,)](
-        *(x, None, weight, None, torch.empty_like(x), None),
-        *(rows, hidden, hidden, EPS, *flags),
-        num_warps=warps,
-        maxnreg=maxnreg,
-        **option,
-    )
-    stream = torch.cuda.current_stream().cuda_stream
-    head = (grid, 1, 1, stream, compiled.function, False, pdl, None, None)
-    head += (compiled.packed_metadata, None, None, None, x.data_ptr(), None, weight.data_ptr())
-    launch = compiled.run.launch
+    y = torch.empty_like(x)
+    found: Calls = {}
+    for packs in (1, 2, 4):
+        threads = -(-hidden // (8 * packs * 32)) * 32
+        if threads > 512:
+            continue
+        for crowded, pdl in ((0, 0), (0, 1), (1, 0)):
+            if (pdl and rows > 4096) or (crowded and packs == 1):
+                continue
+            sizes = (hidden, threads, 1, packs, pdl, crowded)
+            tensors = (address(x), address(weight), address(y))
+            arguments = [*tensors, ctypes.c_int64(rows), *sizes, current_stream()]
 
-    def call() -> torch.Tensor:
-        y = torch.empty_like(x)
-        launch(*head, None, y.data_ptr(), None, rows, hidden, hidden, EPS, *flags)
-        return y
+            def call(arguments=arguments):
+                assert library.tuned_forward(*arguments) == 0
+                return y
 
-    return call
-
-
-def forms(x, weight, *, few: bool) -> dict[str, Callable]:
-    found = {}
-    for trial in ("", "ef"):
-        kernels = load_device_kernels(trial)
-        each, warps = ((1,), (1, 2, 4, 8, 16)) if few else ((1, 2, 4, 8), (4, 8, 16, 32))
-        for rows_each, count in itertools.product(each, warps):
-            per_thread = rows_each * x.shape[1] // (count * 32)
-            if 8 <= per_thread <= 128 and (few or per_thread <= 64):
-                options = {"rows_each": rows_each, "warps": count}
-                found[f"r{rows_each} w{count} {trial}"] = prepare(kernels, x, weight, **options)
-        if not few and not trial:
-            for each_, count, registers in ((1, 8, 32), (2, 8, 48), (4, 8, 64), (4, 16, 40)):
-                name = f"r{each_} w{count} max {registers}"
-                options = {"rows_each": each_, "warps": count, "maxnreg": registers}
-                found[name] = prepare(kernels, x, weight, **options)
-            found["r4 w8 pdl"] = prepare(kernels, x, weight, rows_each=4, warps=8, pdl=True)
+            name = f"{threads} x {packs}{' crowded' if crowded else ''}{' pdl' if pdl else ''}"
+            found[name] = call
     return found
 
 
-def sweep() -> None:
+class RMSNorm:
+    """The tutorial's module; made when torch is there."""
+
+    def __new__(cls, hidden: int):
+        import torch
+        from torch import nn
+
+        class Module(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(hidden))
+                self.variance_epsilon = EPS
+
+            def forward(self, x):
+                variance = x.float().pow(2).mean(-1, keepdim=True)
+                return (self.weight * (x * torch.rsqrt(variance + EPS))).to(x.dtype)
+
+        return Module().cuda().half()
+
+
+def sweep_forward(library: ctypes.CDLL, shapes: list[tuple[int, int]]) -> None:
+    import torch
+    import torch.nn.functional as F
+
+    from kernels import get_kernel
+    from kernels.bench.timing import make_timer, time_in_turns
+
     torch._dynamo.config.recompile_limit = 64
-    print(f"copy {copy_bandwidth():.0f} GB/s")
-    shapes = [(r, HIDDEN) for r in (256, 512, 1024, 32768)]
+    timer = make_timer(torch.device("cuda"))
+    kernel = get_kernel(REPO_ID)
     for rows, hidden in shapes:
         x = torch.randn(rows, hidden, device="cuda", dtype=torch.float16)
-        module = RMSNorm(hidden).cuda().half().requires_grad_(False)
+        module = RMSNorm(hidden).requires_grad_(False)
         expected = F.rms_norm(x.double(), (hidden,), module.weight.double(), EPS)
-        calls = {"clone": lambda x=x: x.clone(), **rms_peers(x, module)}
-        del calls["eager"]
-        calls |= forms(x, module.weight, few=rows < 2048)
+        calls = forms(x, module.weight, library) | peers(x, module, kernel)
         for name, call in calls.items():
-            error = (call().double() - expected).norm() / expected.norm()
-            assert error < 1e-3 or name == "clone", (name, error)
+            error = ((call().double() - expected).norm() / expected.norm()).item()
+            if not error < 1e-3 and name != "clone":
+                print(f"WRONG {rows} x {hidden} {name}: {error}")
         del expected
-        torch.cuda.empty_cache()
-        moved = 2 * x.numel() * x.element_size()
-        print(f"\n{rows} x {hidden}: form, cold us (GB/s), warm us, loop us")
-        cold, warm, loop = (
-            medians(time_in_turns(calls, way, rounds=5, repeats=10)) for way in WAYS
-        )
-        for name in sorted(calls, key=lambda n: cold[n])[:14]:
+        print(f"\n{rows} x {hidden}: form, cold us, warm us, loop us")
+        found = {
+            way: {
+                name: statistics.median(times)
+                for name, times in time_in_turns(timer, calls, way, rounds=rounds).items()
+            }
+            for way, rounds in (("cold", 7), ("warm", 3), ("loop", 3))
+        }
+        for name in sorted(calls, key=found["cold"].__getitem__):
+            print(f"  {name:17}", *(f"{found[way][name]:8.2f}" for way in found))
+
+
+def sweep_backward(library: ctypes.CDLL) -> None:
+    import torch
+    import torch.nn.functional as F
+
+    from kernels import get_kernel
+    from kernels.bench.timing import make_timer, time_in_turns
+
+    timer = make_timer(torch.device("cuda"))
+    launch = sys.modules[f"{get_kernel(REPO_ID).__name__}._launch"]
+    for rows, hidden in ((1024, 4096), (4096, 4096), (16384, 4096), (4096, 8192)):
+        h, dy = (torch.randn(rows, hidden, device="cuda").half() for _ in range(2))
+        weight = torch.randn(hidden, device="cuda").half()
+        dh, dweight = torch.empty_like(h), torch.empty_like(weight)
+        shares = torch.empty(132 * 8, hidden, device="cuda")
+        wide = [t.double().requires_grad_() for t in (h, weight)]
+        y = F.rms_norm(wide[0], (hidden,), wide[1], EPS)
+        exact = torch.autograd.grad(y, wide, dy.double())
+        calls: Calls = {
+            "two copies": lambda h=h, dy=dy: (h.clone(), dy.clone()),
+            "triton": lambda h=h, dy=dy, weight=weight: launch.backward(
+                *(h, weight, dy, None, EPS),
+                is_rms=True,
+                dweight_dtype=torch.float16,
+                dbias_dtype=None,
+            ),
+        }
+        for packs in (1, 2):
+            threads = hidden // (8 * packs)
+            for each in (1, 2, 3, 4):
+                if threads > 512 or threads * each * (64 if packs == 1 else 128) > 65536:
+                    continue
+                tensors = map(address, (h, weight, dy, dh, dweight, shares))
+                sizes = (ctypes.c_int64(rows), hidden, threads, packs, min(rows, 132 * each))
+                arguments = [*tensors, *sizes, current_stream()]
+
+                def call(arguments=arguments):
+                    assert library.tuned_backward(*arguments) == 0
+
+                call()
+                for found, true in zip((dh, dweight), exact, strict=True):
+                    error = ((found.double() - true).norm() / true.norm()).item()
+                    if not error < 1e-3:
+                        print(f"WRONG backward {rows} x {hidden} {threads} x {packs}: {error}")
+                calls[f"{threads} x {packs}, {each} blocks"] = call
+        del exact, wide, y
+        print(f"\nbackward {rows} x {hidden}: form, cold us, warm us")
+        cold, warm = (time_in_turns(timer, calls, way, rounds=5) for way in ("cold", "warm"))
+        for name in calls:
             print(
-                f"  {name:12} {cold[name]:7.2f} ({moved / cold[name] / 1e3:5.0f})"
-                f" {warm[name]:7.2f} {loop[name]:7.2f}"
+                f"  {name:20} {statistics.median(cold[name]):8.2f} {statistics.median(warm[name]):8.2f}"
             )
 
 
-def host_us(call: Callable, count: int = 3000) -> float:
+def host_us(call: Callable[[], object], count: int = 2000) -> float:
+    import torch
+
     best = float("inf")
     for _ in range(5):
         torch.cuda.synchronize()
@@ -136,74 +221,86 @@ def host_us(call: Callable, count: int = 3000) -> float:
 
 
 def host() -> None:
-    kernels = load_device_kernels()
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    from kernels import get_kernel
+
+    kernel = get_kernel(REPO_ID)
+    functions, compiled, autograd, launch, registered = (
+        sys.modules[f"{kernel.__name__}.{name}"]
+        for name in ("functions", "_compiled", "_autograd", "_launch", "_registered")
+    )
     x = torch.randn(2, 1024, device="cuda", dtype=torch.float16)
     weight = torch.randn(1024, device="cuda", dtype=torch.float16)
-    wanted = x.clone().requires_grad_()
-
-    class Nothing(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, weight, eps):
-            ctx.save_for_backward(x, weight)
-            ctx.eps = eps
-            return torch.empty_like(x)
-
-        @staticmethod
-        def backward(ctx, dy):
-            return dy, None, None
-
-    shortcut = super(Nothing, Nothing).apply
-    bare = super(torch.autograd.Function, Nothing).apply
-    flags = (1024, 1024, 1, True, False, True, False, False)
-    options = {"rows_each": 1, "warps": 4}
-    norms = get_kernel(REPO_ID)
-    guards = torch._C._dynamo.guards
-    layer = norms.layers.LlamaRMSNorm()
-    layer.weight, layer.variance_epsilon = nn.Parameter(weight), EPS
+    wanted, parameter = x.clone().requires_grad_(), nn.Parameter(weight)
+    dy = torch.randn_like(x)
+    layer = kernel.layers.LlamaRMSNorm()
+    layer.weight, layer.variance_epsilon = parameter, EPS
     of_torch = nn.RMSNorm(1024, EPS, device="cuda", dtype=torch.float16)
-    normal = kernels.norm_forward_kernel[(2,)]
-    calls = {
-        "empty_like": lambda: torch.empty_like(x),
-        "_empty_strided_cuda": lambda: guards._empty_strided_cuda(
-            tuple(x.shape), x.stride(), x.dtype
+    plan = launch.find_plan(x, None, weight, None, True, None)
+
+    def train(call: Callable[[], torch.Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(call(), (wanted, parameter), dy)
+
+    recorded: Calls = {
+        "compiled, Function": lambda: compiled.record_norm(wanted, parameter, None, EPS, True),
+        "compiled, Function.apply": lambda: compiled._Norm.apply(
+            wanted, parameter, None, EPS, True
         ),
-        "empty and launch": prepare(kernels, x, weight, **options, pdl=False),
-        "empty and launch, PDL": prepare(kernels, x, weight, **options, pdl=True),
-        "rms_norm_fn": lambda: norms.rms_norm_fn(x, weight, eps=EPS),
-        "rms_norm_fn, grad": lambda: norms.rms_norm_fn(wanted, weight, eps=EPS),
-        "LlamaRMSNorm, grad": lambda: layer(wanted),
-        "nn.RMSNorm, grad": lambda: of_torch(wanted),
-        "triton's own launch": lambda: normal(
-            x, None, weight, None, x.clone(), None, 2, 1024, 1024, EPS, *flags, num_warps=4
-        ),
-        "F.rms_norm": lambda: F.rms_norm(x, (1024,), weight, EPS),
-        "F.rms_norm, grad": lambda: F.rms_norm(wanted, (1024,), weight, EPS),
-        "Function.apply": lambda: Nothing.apply(wanted, weight, EPS),
-        "Function.apply, super": lambda: shortcut(wanted, weight, EPS),
-        "Function.apply, bare": lambda: bare(wanted, weight, EPS),
-        "is_compiling": torch.compiler.is_compiling,
-        "is_grad_enabled": torch.is_grad_enabled,
-        "dispatch stack": torch._C._len_torch_dispatch_stack,
-        "functorch": torch._C._functorch.peek_interpreter_stack,
-        "getDevice": torch._C._cuda_getDevice,
-        "raw stream": lambda: torch._C._cuda_getCurrentRawStream(0),
-        "x.shape": lambda: x.shape,
-        "x.numel": lambda: x.numel(),
-        "x.data_ptr": lambda: x.data_ptr(),
-        "x.get_device": lambda: x.get_device(),
-        "x.is_contiguous": lambda: x.is_contiguous(),
-        "x.dtype": lambda: x.dtype,
-        "x.requires_grad": lambda: x.requires_grad,
+        "triton, Function": lambda: autograd.norm(wanted, parameter, None, plan, EPS),
+        "registered op": lambda: registered.norm(wanted, parameter, None, EPS, True),
+        "torch.rms_norm": lambda: torch.rms_norm(wanted, (1024,), parameter, EPS),
+        "F.layer_norm": lambda: F.layer_norm(wanted, (1024,), parameter, None, EPS),
+        "LlamaRMSNorm": lambda: layer(wanted),
+        "nn.RMSNorm": lambda: of_torch(wanted),
     }
+    functions._FEW_RECORDED = 0
+    plain: Calls = {
+        "empty_like": lambda: torch.empty_like(x),
+        "relu": lambda: torch.relu(x),
+        "relu, recorded": lambda: torch.relu(wanted),
+        "compiled op": lambda: compiled.norm(x, weight, None, EPS, True),
+        "ops.cuda_norm": lambda: kernel.ops.cuda_norm(x, weight, None, EPS, True),
+        "triton's plan": lambda: plan.norm(x, weight, None, EPS),
+        "rms_norm_fn": lambda: kernel.rms_norm_fn(x, weight, eps=EPS),
+        "torch.rms_norm": lambda: torch.rms_norm(x, (1024,), weight, EPS),
+        "F.rms_norm": lambda: F.rms_norm(x, (1024,), weight, EPS),
+        "compiled backward": lambda: compiled.norm_backward(
+            x, weight, dy, None, EPS, True, True, False
+        ),
+        "fits": lambda: compiled.fits(x, None, weight, None, False),
+        "_is_direct": lambda: functions._is_direct(x),
+        "relu, trained": lambda: torch.autograd.grad(torch.relu(wanted), wanted, dy),
+    }
+    calls = plain | {f"{name}, recorded": call for name, call in recorded.items()}
+    calls |= {f"{name}, trained": train(recorded[name]) for name in list(recorded)[:6]}
     print("\nhost microseconds a call")
     for name, call in calls.items():
-        print(f"  {name:24} {host_us(call):6.2f}")
+        print(f"  {name:36} {host_us(call, 500 if 'trained' in name else 2000):7.2f}")
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or ["sweep", "host"]
-    for name in chosen:
-        {"sweep": sweep, "host": host}[name]()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("verb", choices=["build", "run"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("parts", nargs="*", help="[default: all]")
+    parser.add_argument("--nvcc", default="nvcc")
+    options = parser.parse_args()
+    if options.verb == "build":
+        build(options.folder, options.nvcc)
+        return
+    os.environ.setdefault("LOCAL_KERNELS", f"{REPO_ID}={PROJECT}")
+    library = ctypes.CDLL(str((options.folder / LIBRARY).resolve()))
+    parts = {
+        "host": host,
+        "backward": lambda: sweep_backward(library),
+        "forward": lambda: sweep_forward(library, SHAPES),
+        "few": lambda: sweep_forward(library, FEW_SHAPES),
+    }
+    for name in options.parts or ("host", "backward", "forward"):
+        parts[name]()
 
 
 if __name__ == "__main__":

@@ -29,17 +29,27 @@ def norms() -> ModuleType:
     return get_kernel(REPO_ID)
 
 
-@pytest.fixture(autouse=True, params=["kernel", "torch"] if torch.cuda.is_available() else ["any"])
-def few_recorded(
-    request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Let short calls that autograd records run in our kernels too, not in torch's alone."""
-    if request.param == "kernel":
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+if wanted := os.environ.get("KERNELS_TEST_DEVICES"):
+    DEVICES = [device for device in DEVICES if device in wanted.split(",")]
+# On a GPU: the compiled ops, Triton's kernels where those are left out, and torch's own functions for
+# short calls that autograd records, as they are chosen without a test.
+WAYS = ["compiled", "triton", "chosen"] if "cuda" in DEVICES else ["chosen"]
+
+
+@pytest.fixture(autouse=True, params=WAYS)
+def way(request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let every call go one way, short ones that autograd records too."""
+    way: str = request.param
+    compiled = sys.modules[f"{norms.__name__}._compiled"]
+    if way == "compiled" and not compiled.is_here:
+        pytest.skip("the variant that fits here has no compiled ops")
+    if way == "triton":
+        monkeypatch.setattr(compiled, "is_here", False)
+    if way != "chosen":
         functions = sys.modules[f"{norms.__name__}.functions"]
         monkeypatch.setattr(functions, "_FEW_RECORDED", 0)
-
-
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    return way
 
 
 @pytest.fixture(params=DEVICES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -85,3 +86,51 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
         inputs=with_residual,
         **shared,
     )
+    if device.type == "cuda" and hasattr(ops, "cuda_norm"):
+        yield from _compiled_cases(kernel, row_and_weight, with_residual, shared)
+
+
+def _compiled_cases(
+    kernel: ModuleType,
+    row_and_weight: Callable[..., tuple[torch.Tensor, ...]],
+    with_residual: Callable[..., tuple[torch.Tensor, ...]],
+    shared: dict[str, Any],
+) -> Iterator[Case]:
+    """The compiled ops themselves: what is above comes to them where they are the faster way."""
+    reference, ops = kernel.reference, kernel.ops
+    for is_rms in (True, False):
+        kind = "rms" if is_rms else "layer"
+        yield Case(
+            name=f"cuda_norm ({kind})",
+            function=lambda x, weight, is_rms=is_rms: ops.cuda_norm(x, weight, None, EPS, is_rms),
+            reference=lambda x, weight, is_rms=is_rms: reference.norm(
+                x, weight, None, EPS, is_rms=is_rms
+            ),
+            inputs=row_and_weight,
+            differentiable=False,
+            **shared,
+        )
+        yield Case(
+            name=f"cuda_add_norm ({kind})",
+            function=lambda x, weight, residual, is_rms=is_rms: ops.cuda_add_norm(
+                x, residual, weight, None, EPS, is_rms, True
+            ),
+            reference=lambda x, weight, residual, is_rms=is_rms: reference.add_norm(
+                *(x, residual, weight, None, EPS), is_rms=is_rms, sum_dtype=torch.float64
+            ),
+            inputs=with_residual,
+            differentiable=False,
+            **shared,
+        )
+        yield Case(
+            name=f"cuda_norm_backward ({kind})",
+            function=lambda h, weight, dy, is_rms=is_rms: ops.cuda_norm_backward(
+                h, weight, dy, None, EPS, is_rms, True, True
+            )[0],
+            reference=lambda h, weight, dy, is_rms=is_rms: reference.norm_backward(
+                h, weight, dy, None, EPS, is_rms=is_rms
+            )[0],
+            inputs=with_residual,
+            differentiable=False,
+            **{**shared, "tolerance": GRADIENT_TOLERANCE},
+        )

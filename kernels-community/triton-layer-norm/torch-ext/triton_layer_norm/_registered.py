@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _launch, reference
+from . import _compiled, _launch, reference
 from ._ops import add_op_namespace_prefix, ops
 
 __all__ = ["add_norm", "norm"]
@@ -39,6 +39,8 @@ def add_norm(
     schema="(Tensor x, Tensor? weight, Tensor? bias, float eps, bool is_rms) -> Tensor",
 )
 def _norm(x: torch.Tensor, weight: Optional, bias: Optional, eps: float, is_rms: bool) -> Any:
+    if x.is_cuda and _compiled.is_here and _compiled.fits(x, None, weight, bias, False):
+        return _compiled.norm(x, weight, bias, eps, is_rms)
     plan = _launch.find_plan(x, None, weight, bias, is_rms, None) if x.is_cuda else None
     if plan is not None:
         return plan.norm(x, weight, bias, eps)
@@ -60,6 +62,15 @@ def _add_norm(
     is_rms: bool,
     sum_dtype: torch.dtype,
 ) -> Any:
+    if (
+        x.is_cuda
+        and _compiled.is_here
+        and sum_dtype in (x.dtype, torch.float32)
+        and _compiled.fits(x, residual, weight, bias, False)
+    ):
+        return _compiled.add_norm(
+            x, residual, weight, bias, eps, is_rms, sum_dtype is torch.float32
+        )
     plan = _launch.find_plan(x, residual, weight, bias, is_rms, sum_dtype) if x.is_cuda else None
     if plan is not None:
         return plan.add_norm(x, residual, weight, bias, eps)
@@ -86,6 +97,17 @@ def _norm_backward(
     dbias_dtype: torch.dtype | None,
 ) -> Any:
     """Gradients that nobody wants have no elements, since an op cannot return None."""
+    wants = (dweight_dtype is not None, dbias_dtype is not None)
+    dtypes = {h.dtype, dy.dtype, h.dtype if dsum is None else dsum.dtype}
+    sums_dtype = h.dtype if weight is None else weight.dtype
+    if (
+        h.is_cuda
+        and _compiled.is_here
+        and len(dtypes) == 1
+        and {dweight_dtype, dbias_dtype} <= {None, sums_dtype}
+        and _compiled.fits(h, None, weight, None, True)
+    ):
+        return _compiled.norm_backward(h, weight, dy, dsum, eps, is_rms, *wants)
     nothing = h.new_empty(0)
     if h.is_cuda and _launch.find_plan(h, None, weight, None, is_rms, None) is not None:
         dh, dweight, dbias = _launch.backward(

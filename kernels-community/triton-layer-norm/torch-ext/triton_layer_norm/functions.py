@@ -1,7 +1,8 @@
 """The functions of this kernel: each finds the shortest way to the device kernels.
 
-Plain tensors outside torch.compile are launched without torch's dispatcher, which costs
-as much as the kernel for few rows; everything else goes through the registered ops.
+Plain tensors outside torch.compile go to the compiled ops, where this variant has them and they
+take such rows, else to Triton's kernels without torch's dispatcher, which costs as much as the
+kernel for few rows; everything else goes through the registered ops.
 """
 
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from . import _autograd, _launch, _registered, reference
+from . import _autograd, _compiled, _launch, _registered, reference
 from ._checks import check_norm, refuse_unsupported
 
 __all__ = ["layer_norm_fn", "rms_norm_fn", "rms_norm_forward"]
@@ -104,8 +105,8 @@ def _is_direct(x: torch.Tensor) -> bool:
 def _is_better_in_torch(
     x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, is_rms: bool
 ) -> bool:
-    """Whether `x` is short, and torch has this as one kernel of its own, rounding as we do."""
-    if not 0 < x.numel() <= _FEW_RECORDED or weight is None:
+    """Whether torch has this as one kernel of its own, rounding as we do."""
+    if weight is None:
         return False
     if weight.dtype != x.dtype or weight.shape != x.shape[-1:] or weight.device != x.device:
         return False
@@ -130,24 +131,49 @@ def norm(
 ) -> torch.Tensor:
     """Return the norm alone, by the shortest way; the layers begin here."""
     if _is_direct(x):
-        is_recorded = _is_grad_enabled() and (
-            x.requires_grad
-            or (weight is not None and weight.requires_grad)
-            or (bias is not None and bias.requires_grad)
-        )
-        if is_recorded and _is_better_in_torch(x, weight, bias, is_rms):
-            if is_rms:
-                return torch.rms_norm(x, x.shape[-1:], weight, eps)
-            return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
-        plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
-        if plan is not None:
-            if is_recorded:
-                return _autograd.norm(x, weight, bias, plan, eps)
-            return plan.norm(x, weight, bias, eps)
+        y = _norm_directly(x, weight, bias, eps, is_rms)
+        if y is not None:
+            return y
     check_norm(x, weight, bias, None)
     if _has_op(x):
         return _registered.norm(x, weight, bias, eps, is_rms)
     return reference.norm(x, weight, bias, eps, is_rms=is_rms)
+
+
+def _norm_directly(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+    is_rms: bool,
+) -> torch.Tensor | None:
+    """Return the norm past the registered ops, or None where no kernel takes such tensors."""
+    is_recorded = _is_grad_enabled() and (
+        x.requires_grad
+        or (weight is not None and weight.requires_grad)
+        or (bias is not None and bias.requires_grad)
+    )
+    if (
+        is_recorded
+        and 0 < x.numel() <= _FEW_RECORDED
+        and _is_better_in_torch(x, weight, bias, is_rms)
+    ):
+        if is_rms:
+            return torch.rms_norm(x, x.shape[-1:], weight, eps)
+        return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+    if _compiled.is_here and _compiled.fits(x, None, weight, bias, is_recorded):
+        call = _compiled.record_norm if is_recorded else _compiled.norm
+        try:
+            return call(x, weight, bias, eps, is_rms)
+        except RuntimeError:
+            check_norm(x, weight, bias, None)  # says it better
+            raise
+    plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
+    if plan is None:
+        return None
+    if is_recorded:
+        return _autograd.norm(x, weight, bias, plan, eps)
+    return plan.norm(x, weight, bias, eps)
 
 
 def _add_norm(
@@ -160,10 +186,22 @@ def _add_norm(
     sum_dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if _is_direct(x):
+        inputs = (x, residual, weight, bias)
+        is_recorded = _is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+        if (
+            _compiled.is_here
+            and sum_dtype in (x.dtype, torch.float32)
+            and _compiled.fits(*inputs, is_recorded)
+        ):
+            call = _compiled.record_add_norm if is_recorded else _compiled.add_norm
+            try:
+                return call(*inputs, eps, is_rms, sum_dtype is torch.float32)
+            except RuntimeError:
+                check_norm(x, weight, bias, residual)
+                raise
         plan = _launch.find_plan(x, residual, weight, bias, is_rms, sum_dtype)
         if plan is not None:
-            inputs = (x, residual, weight, bias)
-            if _is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
+            if is_recorded:
                 return _autograd.add_norm(plan, eps, *inputs)
             return plan.add_norm(*inputs, eps)
     check_norm(x, weight, bias, residual)

@@ -31,7 +31,10 @@ class LlamaRMSNorm(nn.Module):
         eps = attributes.get("variance_epsilon")
         if eps is None:
             eps = self.eps if "eps" in attributes else self.variance_epsilon
-        return functions.norm(hidden_states, self.weight, None, eps, True)
+        # A module's own look-up of a parameter is Python, and takes as long as recording the call.
+        parameters = attributes["_parameters"]
+        weight = parameters["weight"] if "weight" in parameters else self.weight  # noqa: SIM401
+        return functions.norm(hidden_states, weight, None, eps, True)
 
 
 class LayerNorm(nn.Module):
@@ -52,5 +55,7 @@ class LayerNorm(nn.Module):
         eps = attributes.get("eps")
         if eps is None:
             eps = self.variance_epsilon if "variance_epsilon" in attributes else self.eps
-        bias = getattr(self, "bias", None)
-        return functions.norm(hidden_states, self.weight, bias, eps, False)
+        parameters = attributes["_parameters"]
+        weight = parameters["weight"] if "weight" in parameters else self.weight  # noqa: SIM401
+        bias = parameters["bias"] if "bias" in parameters else getattr(self, "bias", None)
+        return functions.norm(hidden_states, weight, bias, eps, False)

@@ -9,7 +9,8 @@ from pathlib import Path
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError
-from kernel_builder.pipeline import build_project, work_directory
+from kernel_builder.job import work_directory
+from kernel_builder.pipeline import build_project
 from kernel_builder.plan import plan
 from kernel_builder.planned import Selection
 from kernel_builder.provenance import describe_builder

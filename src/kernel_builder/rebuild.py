@@ -16,7 +16,8 @@ from kernel_builder.config.model import FILE_NAME
 from kernel_builder.config.read import read_build
 from kernel_builder.differences import Difference, compare_files
 from kernel_builder.errors import CommandError, ConfigError, RebuildError
-from kernel_builder.pipeline import OUTPUT, build_project
+from kernel_builder.job import OUTPUT
+from kernel_builder.pipeline import build_project
 from kernel_builder.plan import current_op_id
 from kernel_builder.planned import Selection
 from kernel_builder.process import run

@@ -15,8 +15,9 @@ from kernel_builder.config.read import read_build
 from kernel_builder.depends import fetch_dependency, find_origins
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError, ToolchainError
+from kernel_builder.job import OUTPUT, work_directory
 from kernel_builder.known import read_known
-from kernel_builder.pipeline import OUTPUT, build_project, work_directory
+from kernel_builder.pipeline import build_project
 from kernel_builder.plan import components_of, plan
 from kernel_builder.planned import Selection, VariantBuild
 from kernel_builder.settings import Settings

@@ -307,7 +307,7 @@ def test_what_to_do_about_a_file_system_that_refuses(
     def refuse(made: Path, target: Path) -> None:
         raise OSError(code, os.strerror(code), str(target))
 
-    monkeypatch.setattr("kernel_builder.pipeline.install_variant", refuse)
+    monkeypatch.setattr("kernel_builder.construct.install_variant", refuse)
     (only,) = build_project(project, settings=settings, force=True).variants
     assert isinstance(only.error, StorageError)
     assert advice in str(only.error)

@@ -1,0 +1,168 @@
+"""The story of one variant: environment → compile → package → check → import → install."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from kernel_builder.archs import parse_capability, sort_capabilities
+from kernel_builder.check.variant import check_variant
+from kernel_builder.compile import Artifact, compile_variant
+from kernel_builder.depends import describe_depends
+from kernel_builder.environment import Environment, prepare_environment
+from kernel_builder.errors import CheckError, ProjectError
+from kernel_builder.flags import list_left_out
+from kernel_builder.job import Job
+from kernel_builder.op_check import check_ops
+from kernel_builder.package import (
+    describe_testing,
+    install_variant,
+    remove_leftovers,
+    write_variant,
+)
+from kernel_builder.planned import VariantBuild
+from kernel_builder.report import Outcome, VariantReport
+from kernel_builder.sandbox import Sandbox, choose_sandbox
+from kernel_builder.state import Record, digest_directory, write_record
+from kernel_builder.tvm_ffi_check import check_functions
+from kernel_spec.binary import read_device_code
+
+
+def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
+    """Build a variant, and put it in the place of what was there once all checks have passed.
+
+    Args:
+        job: the variant.
+        inputs: the fingerprint of everything that goes in, which is recorded.
+        start: when its build began, by the monotonic clock.
+
+    Raises:
+        BuilderError, ProjectError: why there is none; what was there before stays.
+    """
+    job.begin(job.name)
+    sandbox = choose_sandbox(job.settings)
+    scratch = _begin_run(job)
+    environment = None
+    if job.build.units:
+        environment = prepare_environment(job.build, job.settings, on_fetch=job.on_fetch)
+    artifact = None if environment is None else _compile(job, environment, scratch, sandbox)
+    made = scratch / "variant" / job.name
+    write_variant(
+        job.project,
+        job.build,
+        artifact.library if artifact else None,
+        provenance=job.provenance,
+        target=made,
+        extension={
+            **describe_depends(
+                environment.depends if environment else (),
+                tvm_ffi=job.build.tvm_ffi is not None,
+            ),
+            **describe_testing(job.build),
+        },
+    )
+    _refuse_mixture(job, scratch / "src", made)
+    findings = check_variant(made)
+    if findings:
+        raise CheckError(job.name, findings)
+    if environment is not None and job.build.tvm_ffi is not None:
+        unproved = check_functions(
+            made, job.build, environment, settings=job.settings, sandbox=sandbox
+        )
+    else:
+        unproved = check_ops(
+            made,
+            job.build,
+            environment,
+            stage=scratch / "src",
+            twin=artifact.twin if artifact else None,
+            settings=job.settings,
+            sandbox=sandbox,
+        )
+    digest, size = digest_directory(made)
+    remove_leftovers(job.target)
+    install_variant(made, job.target)
+    write_record(job.work / "state.json", Record(inputs=inputs, digest=digest))
+    return VariantReport(
+        variant=job.name,
+        outcome=Outcome.BUILT,
+        seconds=time.monotonic() - start,
+        path=job.target,
+        size=size,
+        files=artifact.files if artifact else (),
+        archs=_read_archs(artifact.library)
+        if artifact and environment and environment.cuda
+        else (),
+        warnings=(*(artifact.warnings if artifact else ()), *unproved),
+        notes=(sandbox.note, *_describe_left_out(job.build, environment)),
+    )
+
+
+def _describe_left_out(build: VariantBuild, environment: Environment | None) -> tuple[str, ...]:
+    if environment is None or environment.cuda is None:
+        return ()
+    return tuple(
+        f"{build.variant}: nvcc {environment.cuda.version} does not know {flag}, which changes no "
+        "result; built without it"
+        for flag in list_left_out(build, environment)
+    )
+
+
+def _refuse_mixture(job: Job, stage: Path, made: Path) -> None:
+    """Refuse a variant of files that changed after its id was made of them.
+
+    Raises:
+        ProjectError: naming each.
+    """
+    build = job.build
+    planned = {file.path: file.sha256 for file in (*job.sources.listed, *job.sources.extension)}
+    module = f"{build.extension}/{build.module}"
+    copies = {
+        path: stage / path for path in (*(unit.source for unit in build.units), *build.headers)
+    }
+    copies = {path: place for path, place in copies.items() if build.units}
+    copies |= {f"{module}/{path}": made / path for path in build.package}
+    changed = [
+        path
+        for path, place in copies.items()
+        if hashlib.sha256(place.read_bytes()).hexdigest() != planned[path]
+    ]
+    if changed:
+        raise ProjectError(
+            f"{job.name}: files changed while it was built: {', '.join(sorted(changed))}; build again"
+        )
+
+
+def _begin_run(job: Job) -> Path:
+    """Make the directory of this run; those of earlier runs go, their logs with them.
+
+    Each run has its own: a compiler that outlived a killed build cannot write into a later one.
+    """
+    for old in job.work.glob("run-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="run-", dir=job.work))
+
+
+def _read_archs(library: Path) -> tuple[str, ...]:
+    """Read the architectures that a CUDA library really has code for."""
+    images = read_device_code(library)
+    ptx = {image.arch for image in images if image.kind == "ptx"}
+    found = (parse_capability(image.arch) for image in images)
+    names = [str(each) for each in sort_capabilities(each for each in found if each is not None)]
+    return tuple(f"{name}+PTX" if name in ptx else name for name in names)
+
+
+def _compile(job: Job, environment: Environment, scratch: Path, sandbox: Sandbox) -> Artifact:
+    return compile_variant(
+        job.project,
+        job.build,
+        environment,
+        work=scratch,
+        settings=job.settings,
+        sandbox=sandbox,
+        jobs=job.jobs,
+        on_step=job.on_step,
+    )

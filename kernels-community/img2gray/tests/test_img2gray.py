@@ -88,6 +88,10 @@ def test_channels_first(img2gray: ModuleType, dtype: torch.dtype) -> None:
         planes = image.movedim(-1, -3).contiguous()
         found = img2gray.img2gray(planes, layout="chw")
         assert torch.equal(found, img2gray.reference.img2gray(image))
+        crop = planes[..., 1:, 2:]
+        expected = img2gray.reference.img2gray(image[..., 1:, 2:, :])
+        assert torch.equal(img2gray.img2gray(crop, layout="chw"), expected)
+        assert torch.equal(img2gray.img2gray(image.movedim(-1, -3), layout="chw"), found)
 
 
 def test_any_strides(img2gray: ModuleType) -> None:
@@ -236,6 +240,10 @@ def test_opcheck(img2gray: ModuleType, dtype: torch.dtype) -> None:
     out = torch.empty(4, 5, dtype=dtype)
     image = picture(4, 5, 3, dtype=dtype)
     torch.library.opcheck(img2gray.ops.img2gray.default, (out, image, "default"))
+    value = img2gray.ops.img2gray_value.default
+    torch.library.opcheck(value, (image, "bt709", False))
+    torch.library.opcheck(value, (image.movedim(-1, 0), "default", True))
+    torch.library.opcheck(value, (picture(2, 3, 4, 5, dtype=dtype), "default", True))
 
 
 @pytest.mark.parametrize("layout", ["hwc", "chw"])

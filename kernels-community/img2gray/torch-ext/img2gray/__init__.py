@@ -44,6 +44,43 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
         ValueError: the shape, dtype, weights or layout is none of these.
         NotImplementedError: `input` has a tangent of forward-mode differentiation.
     """
+    if forward_ad._current_level >= 0:
+        _check_no_tangent(input)
+    try:
+        if input.requires_grad and is_grad_enabled():
+            recorded: torch.Tensor = _Recorder.apply(input, weights, layout)
+            return recorded
+        return _weigh(input, weights, layout)
+    # The op itself refuses what is wrong. Only then it is looked at here, to say it better: to ask
+    # a tensor for its shape from Python takes as long as a part of the call.
+    except (RuntimeError, KeyError):
+        _check(input, weights, layout)
+        raise
+
+
+def _weigh(image: torch.Tensor, weights: str, layout: str) -> torch.Tensor:
+    call = _value if is_dynamo_compiling() else _value_directly
+    gray: torch.Tensor = call(image, weights, _CHANNELS_FIRST[layout])
+    return gray
+
+
+class _Recorder(torch.autograd.Function):
+    """`_weigh`, where a gradient is wanted: the weights times that of the result."""
+
+    @staticmethod
+    def forward(ctx: Any, image: torch.Tensor, weights: str, layout: str) -> torch.Tensor:
+        ctx.weights, ctx.layout = weights, layout
+        return _weigh(image, weights, layout)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        numerators, denominator = reference.WEIGHTS[ctx.weights]
+        wide = grad if grad.dtype == torch.float64 else grad.float()
+        parts = [wide * (numerator / denominator) for numerator in numerators]
+        return torch.stack(parts, dim=_LAYOUTS[ctx.layout][0]).to(grad.dtype), None, None
+
+
+def _check(input: torch.Tensor, weights: str, layout: str) -> None:
     if layout not in _LAYOUTS:
         raise ValueError(f"img2gray: layout must be 'hwc' or 'chw'; found {layout!r}")
     if weights not in reference.WEIGHTS:
@@ -60,38 +97,6 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
             f"img2gray: input must be uint8 or floating point (float16, bfloat16, float32,"
             f" float64); found {input.dtype} of shape {tuple(shape)}"
         )
-    if forward_ad._current_level >= 0:
-        _check_no_tangent(input)
-    image = input if channel_dim == -1 else input.movedim(channel_dim, -1)
-    if input.requires_grad and is_grad_enabled():
-        recorded: torch.Tensor = _Recorder.apply(image, weights)
-        return recorded
-    return _weigh(image, weights)
-
-
-def _weigh(image: torch.Tensor, weights: str) -> torch.Tensor:
-    out = image.new_empty(image.shape[:-1])
-    if is_dynamo_compiling():
-        _fill(out, image, weights)
-    else:
-        _fill_directly(out, image, weights)
-    return out
-
-
-class _Recorder(torch.autograd.Function):
-    """`_weigh`, where a gradient is wanted: the weights times that of the result."""
-
-    @staticmethod
-    def forward(ctx: Any, image: torch.Tensor, weights: str) -> torch.Tensor:
-        ctx.weights = weights
-        return _weigh(image, weights)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        numerators, denominator = reference.WEIGHTS[ctx.weights]
-        wide = grad if grad.dtype == torch.float64 else grad.float()
-        parts = [wide * (numerator / denominator) for numerator in numerators]
-        return torch.stack(parts, dim=-1).to(grad.dtype), None
 
 
 def _check_no_tangent(input: torch.Tensor) -> None:
@@ -106,10 +111,20 @@ def _fill_out(*_arguments: object) -> None:
     """The op only writes into `out`, whose shape is already known."""
 
 
+def _make_value(image: torch.Tensor, weights: str, channels_first: bool) -> torch.Tensor:
+    layout = "chw" if channels_first else "hwc"
+    _check(image, weights, layout)
+    sizes = list(image.shape)
+    del sizes[_LAYOUTS[layout][0]]
+    return image.new_empty(sizes)
+
+
+_CHANNELS_FIRST = {"hwc": False, "chw": True}
 # The overload itself, which torch would look for again in every call, and what its wrapper in
 # Python calls and does no more than that.
-_fill = ops.img2gray.default
-_fill_directly = getattr(_fill, "_op", _fill)
+_value = ops.img2gray_value.default
+_value_directly = getattr(_value, "_op", _value)
 for _name in ("img2gray", "img2gray_by_grid"):
     if hasattr(ops, _name):
         torch.library.register_fake(add_op_namespace_prefix(_name), _fill_out)
+torch.library.register_fake(add_op_namespace_prefix("img2gray_value"), _make_value)

@@ -95,6 +95,14 @@ def test_few_rows_are_divided_along_k_and_many_are_not(tmp_path: Path) -> None:
     assert split == m
 
 
+def test_a_few_hundred_rows_divide_k_once(tmp_path: Path) -> None:
+    """Where they were timed, high tiles that divide K in two beat low ones and ones that do not."""
+    for _tile, rows, splits, split, m in plan(
+        tmp_path, [(128, 4608, 7168), (100, 8192, 4096), (256, 4096, 7168), (1024, 1024, 7168)]
+    ):
+        assert (rows, splits, split) == (128, 2, m)
+
+
 def test_a_poorly_filled_last_round_is_cut_in_another_way(tmp_path: Path) -> None:
     ((_tile, _rows, _splits, split, m),) = plan(tmp_path, [(5000, 5000, 5120)])
     assert 0 < split < m

@@ -20,6 +20,9 @@ PREFIX = "uploading-"
 # No upload takes as long.
 KEPT_SECONDS = 24 * 3600
 
+# The folder cannot be written, or its file system has no locks.
+_NO_LOCK = (OSError, NotImplementedError)
+
 _NAME = re.compile(rf"{PREFIX}.+-([0-9a-f]{{8}})-[0-9a-f]{{8}}", re.ASCII)
 
 
@@ -49,10 +52,13 @@ def holding(folder: Path, url: str, repo: RepoId, scratch: str) -> Iterator[None
 
     place = _lock_place(folder, url, repo, scratch)
     lock = FileLock(place)
-    with suppress(OSError):
+    with suppress(*_NO_LOCK):
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
         lock.acquire(timeout=0)
+    if not lock.is_locked:
+        # A file without a lock would say that nobody is at work.
+        forget(folder, url, repo, scratch)
     try:
         yield
     finally:
@@ -91,7 +97,7 @@ def _is_free(place: Path) -> bool:
     try:
         with FileLock(place, timeout=0):
             return True
-    except (OSError, Timeout):
+    except (Timeout, *_NO_LOCK):
         return False
 
 

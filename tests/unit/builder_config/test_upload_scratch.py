@@ -82,3 +82,17 @@ def test_a_cache_that_cannot_be_written_stops_no_upload(tmp_path) -> None:
     name = name_scratch("v1")
     with holding(tmp_path / "file/uploads", URL, REPO, name):
         assert not is_left_over(tmp_path / "file/uploads", URL, REPO, name)
+
+
+@pytest.mark.parametrize("error", [OSError(38, "Function not implemented"), NotImplementedError()])
+def test_where_nothing_can_be_locked_nothing_is_taken_for_dead(
+    tmp_path, monkeypatch, error
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    name = name_scratch("v1")
+    with holding(tmp_path, URL, REPO, name):
+        assert not is_left_over(tmp_path, URL, REPO, name)
+        assert list(tmp_path.iterdir()) == []

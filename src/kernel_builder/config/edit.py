@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kernel_builder.config.check import suggest_name
 from kernel_builder.config.lines import KeyPath, Place, index_lines
 from kernel_builder.config.meaning import STRICTER
 from kernel_builder.config.model import (
@@ -19,6 +21,7 @@ from kernel_builder.config.read import parse_build
 from kernel_builder.errors import ConfigError, ConfigFault, ProjectError
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
+from kernel_spec.names import module_name
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -40,26 +43,76 @@ def migrate(data: bytes, *, file: str = FILE_NAME, licence: str | None = None) -
         file: how messages name it.
         licence: the licence to state where the file, being old, states none.
 
+    A name with ``_`` for ``-`` is set right, since the Python module stays what it was.
+
     Raises:
-        ConfigError: with every fault of the file; or it states no licence, and none was given.
+        ConfigError: with every fault of the file; a licence that it does not state, and that was
+            not given, is one of them.
         ProjectError: its inline tables or dotted keys cannot be rewritten in place.
     """
-    old = parse_build(data, file)
+    data = _rename(data)
+    try:
+        old = parse_build(data, file)
+    except ConfigError as err:
+        raise ConfigError(file, _with_licence(data, err.faults, licence)) from err
     text = data.decode()
     if old.edition == CURRENT_EDITION:
         return text
-    if old.general.license is None and licence is None:
-        raise ConfigError(file, (_no_licence(text),))
+    # What older editions were allowed, and this one is not, has its line in the old file.
+    stricter = tuple(each for each in old.doubts if each.kind in STRICTER)
+    faults = _with_licence(data, stricter, licence)
+    if faults:
+        raise ConfigError(file, faults)
     text = _like(text, _edit_tables(_edit_lines(_plain(text), old), old, licence))
     try:
         new = parse_build(text.encode(), file)
     except ConfigError as err:
-        if {fault.kind for fault in err.faults} <= STRICTER:
-            raise
         raise _cannot(file) from err
     if _meaning(new) != _meaning(old, licence=licence):
         raise _cannot(file)
     return text
+
+
+def _rename(data: bytes) -> bytes:
+    """Write the name of a kernel with ``-`` where it has ``_``; other names stay as they are.
+
+    What is left for the author to change are names whose module would change with them.
+    """
+    general = _read_general(data)
+    name = general.get("name")
+    if not isinstance(name, str) or "_" not in name:
+        return data
+    meant = suggest_name(name)
+    if meant is None or module_name(meant) != name:
+        return data
+    text = data.decode()
+    lines = text.splitlines(keepends=True)
+    at = index_lines(text)["general", "name"].line - 1
+    pattern = rf"""(name["']?\s*=\s*)(["']){re.escape(name)}\2"""
+    lines[at] = re.sub(pattern, rf"\g<1>\g<2>{meant}\g<2>", lines[at], count=1)
+    return "".join(lines).encode()
+
+
+def _read_general(data: bytes) -> dict[str, Any]:
+    """Return ``[general]`` as it stands there; empty where nothing can be read."""
+    try:
+        general = tomllib.loads(data.decode("utf-8-sig")).get("general")
+    except (ValueError, RecursionError):
+        return {}
+    return general if isinstance(general, dict) else {}
+
+
+def _with_licence(
+    data: bytes, faults: tuple[ConfigFault, ...], licence: str | None
+) -> tuple[ConfigFault, ...]:
+    """Add to the faults of a file that it states no licence, which an older edition may leave out."""
+    general = _read_general(data)
+    if licence or not general or "license" in general:
+        return faults
+    if any(fault.path == "general.license" for fault in faults):
+        return faults
+    added = (*faults, _no_licence(data.decode("utf-8-sig")))
+    return tuple(sorted(added, key=lambda fault: (fault.line, fault.path)))
 
 
 def _plain(text: str) -> str:

@@ -219,3 +219,60 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert (tmp_path / "build.toml").is_symlink()
     assert "edition = 5" in real.read_text()
+
+
+OLD_NAME = """# mine
+[general]
+name = "layer_norm"  # as it was
+universal = false
+
+[torch]
+src = ["torch-ext/torch_binding.cpp"]
+
+[kernel.ln]
+src = ["csrc/a.cu"]
+depends = ["torch"]
+"""
+
+
+def test_a_name_with_underscores_is_set_right_where_the_module_stays() -> None:
+    text = migrate(OLD_NAME.encode(), licence="MIT")
+    assert 'name = "layer-norm"  # as it was\n' in text
+    assert parse_build(text.encode()).general.module == "layer_norm"
+    new = 'name = "layer_norm"\nversion = 1\nedition = 5\nlicense = "MIT"\nbackends = ["cpu"]\n'
+    current = f"[general]\n{new}[torch-noarch]\n"
+    assert migrate(current.encode()) == current.replace("layer_norm", "layer-norm")
+    dotted = current.replace("[general]\n", "").replace("name =", "general.name =", 1)
+    dotted = "\n".join(
+        f"general.{line}"
+        if line.startswith(("version", "edition", "license", "backends"))
+        else line
+        for line in dotted.splitlines()
+    )
+    assert 'general.name = "layer-norm"' in migrate(dotted.encode())
+
+
+@pytest.mark.parametrize("name", ["Layer_Norm", "_norm", "layer norm"])
+def test_a_name_whose_module_would_change_is_a_fault_and_so_is_all_else(name: str) -> None:
+    text = OLD_NAME.replace("layer_norm", name).replace("[torch]", "[torhc]")
+    with pytest.raises(ConfigError) as caught:
+        migrate(text.encode())
+    paths = [fault.path for fault in caught.value.faults]
+    assert {"general.name", "general.license", "torhc"} <= set(paths)
+    assert [fault.line for fault in caught.value.faults] == sorted(
+        fault.line for fault in caught.value.faults
+    )
+    with pytest.raises(ConfigError) as caught:
+        migrate(text.encode(), licence="MIT")
+    assert "general.license" not in {fault.path for fault in caught.value.faults}
+
+
+def test_what_the_current_edition_refuses_is_named_by_its_line_in_the_old_file() -> None:
+    text = OLD_NAME.replace('src = ["csrc', 'cuda-capabilities = ["8.0", "11.8"]\nsrc = ["csrc')
+    with pytest.raises(ConfigError) as caught:
+        migrate(text.encode())
+    found = [(fault.line, fault.path) for fault in caught.value.faults]
+    assert found == [(2, "general.license"), (10, "kernel.ln.cuda-capabilities[1]")]
+    with pytest.raises(ConfigError) as caught:
+        migrate(text.encode(), licence="MIT")
+    assert [fault.line for fault in caught.value.faults] == [10]

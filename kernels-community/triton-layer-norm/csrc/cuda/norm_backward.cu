@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(kPackThreads, packs == 1 ? 2 : 1)
     if constexpr (!is_rms) {
 #pragma unroll
       for (int n = 0; n < packs; ++n) {
+        if (columns[n] >= a.hidden) continue;  // it has no weight
         unpack_row(n);
 #pragma unroll
         for (int e = 0; e < kCount; ++e) {

@@ -27,6 +27,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import draw_figures
+
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host, prepare_environment
 from kernel_builder.plan import plan
@@ -430,6 +432,7 @@ def main() -> int:
     output.mkdir(parents=True, exist_ok=True)
     (output / "build.json").write_text(json.dumps(document, indent=2) + "\n")
     (output / "build.md").write_text(format_page(document))
+    draw_figures.write()
     print(format_page(document))
     return 0
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import draw_figures
 from bench_main_job import IMPORT, LOADS, RESULTS, ROOT, describe_machine
 from peers import REFERENCE, ClientVenv, ServedHub, make_venv, reference_venv, serve_hub
 
@@ -90,6 +91,7 @@ def main() -> int:
     target.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     page = render(results)
     (RESULTS / "load.md").write_text(page)
+    draw_figures.write()
     print(page)
     return 0 if all(met for _, met in goals) else 1
 

@@ -187,3 +187,20 @@ def test_a_compiler_for_another_processor_is_refused(
     )
     with pytest.raises(ToolchainError, match="compiles for aarch64, and the variant is for x86_64"):
         read_toolchain(get_compiler(settings), settings)
+
+
+def test_an_nvcc_on_the_search_path_is_not_taken(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytorch 73047, mamba 18: the nvcc that happens to be there is not that of torch, or CUDA_HOME is not set."""
+    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\ntouch ran\necho 'Cuda compilation tools, release 11.4, V11.4.48'\n")
+    nvcc.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for home in ({}, {"CUDA_HOME": str(tmp_path / "gone")}):
+        own = read_settings({"PATH": str(tmp_path), "HOME": str(tmp_path), **home})
+        assert detect_host(own).targets(BackendKind.CUDA) == (
+            Backend(BackendKind.CUDA, MajorMinor(13, 0)),
+        )
+    assert not (tmp_path / "ran").exists()

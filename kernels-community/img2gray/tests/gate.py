@@ -53,10 +53,14 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
         tolerance=TOLERANCE,
         gradient_tolerance=GRADIENT_TOLERANCE,
     )
+    into_out = ["img2gray"]
     if hasattr(kernel.ops, "img2gray_by_grid") and device.type == "cuda":
+        into_out.append("img2gray_by_grid")
+    for name in into_out:
+        op = getattr(kernel.ops, name)
         yield Case(
-            name="by_grid",
-            function=lambda out, image: kernel.ops.img2gray_by_grid(out, image, "default"),
+            name=f"{name} into out",
+            function=lambda out, image, op=op: op(out, image, "default"),
             reference=kernel.reference.img2gray,
             inputs=picture,
             out=lambda image: image.new_empty(image.shape[:-1]),

@@ -32,8 +32,8 @@ def norms() -> ModuleType:
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 if wanted := os.environ.get("KERNELS_TEST_DEVICES"):
     DEVICES = [device for device in DEVICES if device in wanted.split(",")]
-# On a GPU: the compiled ops, Triton's kernels where those are left out, and torch's own functions for
-# short calls that autograd records, as they are chosen without a test.
+# On a GPU: the compiled ops, Triton's kernels without them, and what is chosen for the tensors,
+# torch's own functions among it for short calls that autograd records.
 WAYS = ["compiled", "triton", "chosen"] if "cuda" in DEVICES else ["chosen"]
 
 
@@ -46,6 +46,8 @@ def way(request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.M
         pytest.skip("the variant that fits here has no compiled ops")
     if way == "triton":
         monkeypatch.setattr(compiled, "is_here", False)
+    if way == "compiled":
+        monkeypatch.setattr(compiled, "is_better_in_triton", lambda x, is_rms: False)
     if way != "chosen":
         functions = sys.modules[f"{norms.__name__}.functions"]
         monkeypatch.setattr(functions, "_FEW_RECORDED", 0)

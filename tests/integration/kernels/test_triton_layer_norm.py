@@ -1,5 +1,9 @@
-"""triton-layer-norm, built for every backend on a machine without a GPU, and used as a user does."""
+"""triton-layer-norm, built for every backend on a machine without a GPU, and used as a user does.
 
+Budget: three minutes on two cores; the CUDA variant is compiled for one architecture.
+"""
+
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+
+from kernel_builder.errors import ToolchainUnavailableError
+from kernel_builder.settings import read_settings
+from kernel_builder.toolchain.cuda import get_cuda
 
 NAME = "kernels-community/triton-layer-norm"
 PROJECT = Path(__file__).parents[3] / NAME
@@ -30,13 +38,36 @@ def run(*command: object, **environment: str) -> None:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("norms") / "triton-layer-norm"
     shutil.copytree(PROJECT, target, ignore=shutil.ignore_patterns("build"))
-    run(BUILDER, "build", target)
+    run(BUILDER, "build", target, "--arch", "9.0")
     return target
+
+
+@pytest.fixture(scope="module")
+def compiled(project: Path) -> Path:
+    try:
+        get_cuda(read_settings(os.environ))
+    except ToolchainUnavailableError as err:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(err))
+    [variant] = (project / "build").glob("torch-stable-abi210-cu130-*")
+    return variant
 
 
 def test_every_backend_gets_a_variant_without_its_compiler(project: Path) -> None:
     variants = {path.name for path in (project / "build").iterdir()}
-    assert variants == {"torch-cpu", "torch-cuda", "torch-rocm"}
+    assert variants >= {"torch-cpu", "torch-cuda", "torch-rocm"}
+
+
+def test_the_compiled_variant_carries_the_python_of_the_others(
+    project: Path, compiled: Path
+) -> None:
+    metadata = json.loads((compiled / "metadata.json").read_text())
+    assert metadata["backend"]["archs"] == ["9.0"]
+    [library] = compiled.glob("*.abi3.so")
+    assert library.name.startswith(metadata["id"])
+    pure = project / "build" / "torch-cuda"
+    for file in pure.glob("*.py"):
+        if file.name != "_ops.py":
+            assert (compiled / file.name).read_bytes() == file.read_bytes()
 
 
 def test_it_passes_its_own_tests(project: Path) -> None:

@@ -1,14 +1,12 @@
 """The compiled ops, where this variant has them: what they take, and their recorded calls.
 
-They check, allocate and launch in C++, in one call from Python; the way through Triton needs about
-twenty. Where autograd records, the forward keeps its inputs alone, since the backward reads the
+They check, allocate and launch in C++, in one call from Python. Where autograd records, the forward keeps its inputs alone, since the backward reads the
 rows anyway and normalises them again.
 """
 
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +14,19 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ._checks import check_norm
+from ._launch import HAS_TRITON, LAUNCHES_DIRECTLY
 from ._ops import add_op_namespace_prefix, ops
 
-__all__ = ["add_norm", "fits", "is_here", "norm", "norm_backward", "record_add_norm", "record_norm"]
+__all__ = [
+    "add_norm",
+    "fits",
+    "is_better_in_triton",
+    "is_here",
+    "norm",
+    "norm_backward",
+    "record_add_norm",
+    "record_norm",
+]
 
 is_here: bool = hasattr(ops, "cuda_norm")
 
@@ -29,9 +37,8 @@ _LONGEST = {
     torch.float16: (16384, 8192),
 }
 _PACK = 8  # rows of a multiple of it are read in whole packs
-# From so many elements on, rows of more than so many are a few percent faster in Triton's forward.
-_LONG, _TRITON_ROWS = 1 << 25, 4096
-_HAS_TRITON = importlib.util.find_spec("triton") is not None
+# Where the compiled forward is the faster one: calls of so many elements, in rows of at most so many.
+_LONG, _LONG_ROWS = 1 << 25, 4096
 
 
 def _find(name: str) -> Callable[..., Any]:
@@ -64,11 +71,7 @@ def fits(
     if longest is None or not shape:
         return False
     hidden = shape[-1]
-    if _HAS_TRITON and (
-        hidden % _PACK
-        or hidden > longest[is_recorded]
-        or (hidden > _TRITON_ROWS and not is_recorded and x.numel() >= _LONG)
-    ):
+    if HAS_TRITON and (hidden % _PACK or hidden > longest[is_recorded]):
         return False
     if weight is None:
         if bias is not None and bias.dtype is not dtype:
@@ -79,6 +82,16 @@ def fits(
         if bias is not None and bias.dtype is not weight.dtype:
             return False
     return residual is None or residual.dtype is dtype or residual.dtype is torch.float32
+
+
+def is_better_in_triton(x: torch.Tensor, is_rms: bool) -> bool:
+    """Whether Triton's forward of such an `x` is the faster, launched as this version of it can be.
+
+    Measured on an H200: docs/kernels/triton-layer-norm.md.
+    """
+    if x.numel() >= _LONG:
+        return HAS_TRITON and not (is_rms and x.shape[-1] <= _LONG_ROWS)
+    return LAUNCHES_DIRECTLY
 
 
 class _Norm(torch.autograd.Function):

@@ -9,6 +9,7 @@ Triton's own launch, which looks at them anew.
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -22,6 +23,21 @@ _MAX_HIDDEN = 32768  # in one program's registers
 # Elements up to which a call is short, and from which it is long: other forms are best then.
 _SHORT = 1 << 22
 _LONG = 1 << 25
+
+
+def _find_triton() -> str | None:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# Triton 3.6 wraps the C function that launches in Python that allocates scratch memory; a kernel that
+# needs none can call it directly. Other versions are asked through their public door, which takes
+# several times as long.
+_VERSION = _find_triton()
+HAS_TRITON = _VERSION is not None
+LAUNCHES_DIRECTLY = _VERSION is not None and _VERSION.startswith("3.6.")
 
 _empty_like = torch.empty_like
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -357,15 +373,9 @@ def _choose_form(hidden: int, count: int, has_pdl: bool) -> Form:
 
 
 def _find_launcher(compiled: Any) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """Return what launches a compiled kernel, and its arguments after grid and stream.
-
-    Triton 3.6 wraps the C function in Python that allocates scratch memory; a kernel that
-    needs none can call it directly. Other versions are asked through their public door.
-    """
-    import triton
-
+    """Return what launches a compiled kernel, and its arguments after grid and stream."""
     run = compiled.run
-    if triton.__version__.startswith("3.6.") and hasattr(run, "launch"):
+    if LAUNCHES_DIRECTLY and hasattr(run, "launch"):
         scratch = run.global_scratch_size + run.profile_scratch_size
         if scratch == 0:
             options = (run.launch_cooperative_grid, run.launch_pdl)

@@ -105,16 +105,12 @@ def _is_direct(x: torch.Tensor) -> bool:
 def _is_better_in_torch(
     x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, is_rms: bool
 ) -> bool:
-    """Whether torch has this as one kernel of its own, rounding as we do."""
-    if weight is None:
-        return False
-    if weight.dtype != x.dtype or weight.shape != x.shape[-1:] or weight.device != x.device:
+    """Whether torch has this as one kernel of its own, rounding as we do; it checks the shapes."""
+    if weight is None or weight.dtype is not x.dtype or not weight.is_cuda:
         return False
     if is_rms:
         return bias is None and _HAS_FUSED_RMS_NORM
-    return bias is None or (
-        bias.dtype == x.dtype and bias.shape == weight.shape and bias.device == x.device
-    )
+    return bias is None or (bias.dtype is x.dtype and bias.is_cuda)
 
 
 def _has_op(x: torch.Tensor) -> bool:
@@ -153,21 +149,25 @@ def _norm_directly(
         or (weight is not None and weight.requires_grad)
         or (bias is not None and bias.requires_grad)
     )
-    if (
-        is_recorded
-        and 0 < x.numel() <= _FEW_RECORDED
-        and _is_better_in_torch(x, weight, bias, is_rms)
-    ):
-        if is_rms:
-            return torch.rms_norm(x, x.shape[-1:], weight, eps)
-        return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
-    if _compiled.is_here and _compiled.fits(x, None, weight, bias, is_recorded):
-        call = _compiled.record_norm if is_recorded else _compiled.norm
-        try:
+    try:
+        if (
+            is_recorded
+            and 0 < x.numel() <= _FEW_RECORDED
+            and _is_better_in_torch(x, weight, bias, is_rms)
+        ):
+            if is_rms:
+                return torch.rms_norm(x, x.shape[-1:], weight, eps)
+            return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+        if (
+            _compiled.is_here
+            and _compiled.fits(x, None, weight, bias, is_recorded)
+            and not _compiled.is_better_in_triton(x, is_rms)
+        ):
+            call = _compiled.record_norm if is_recorded else _compiled.norm
             return call(x, weight, bias, eps, is_rms)
-        except RuntimeError:
-            check_norm(x, weight, bias, None)  # says it better
-            raise
+    except RuntimeError:
+        check_norm(x, weight, bias, None)  # says it better
+        raise
     plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
     if plan is None:
         return None

@@ -11,6 +11,7 @@ VERBS = {
     "check-config": "kernel_builder.cli.check_config:check_config",
     "update-build": "kernel_builder.cli.update_build:update_build",
     "build": "kernel_builder.cli.build:build",
+    "build-and-copy": "kernel_builder.cli.build:build",
     "lock": "kernel_builder.cli.lock:lock",
     "update": "kernel_builder.cli.lock:update",
     "rebuild": "kernel_builder.cli.rebuild:rebuild",

@@ -14,10 +14,11 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from kernel_builder import import_probe
+from kernel_builder import import_probe, needed_kernels
 from kernel_builder.check.registered import Registered, RegisteredOp
 from kernel_builder.check.signatures import Schema
 from kernel_builder.errors import CommandError, ImportCheckError
+from kernel_builder.planned import VariantBuild
 from kernel_builder.sandbox import OPEN, Sandbox, View, run_confined
 from kernel_builder.settings import Settings
 
@@ -54,6 +55,7 @@ def check_import(
     library: Path | None,
     depends: Iterable[str],
     requires: Iterable[str] = (),
+    needed: Iterable[str] = (),
     skip_import: bool = False,
     schemas: Iterable[str] = (),
     preload: Iterable[Path] = (),
@@ -69,6 +71,7 @@ def check_import(
         library: the library that it carries, which must register ops.
         depends: the Python packages that it asks for, as ``metadata.json`` names them.
         requires: those that it asks for besides, as pip reads them.
+        needed: the kernels that it needs, by the ids of their repositories.
         skip_import: load the library alone.
         schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
@@ -88,6 +91,7 @@ def check_import(
             "op_id": op_id,
             "library": None if library is None else str(library),
             "depends": modules,
+            "needed": list(needed),
             "skip_import": skip_import,
             "schemas": list(schemas),
             "preload": [str(path) for path in preload],
@@ -98,7 +102,8 @@ def check_import(
         asked = Path(scratch) / "request.json"
         asked.write_text(json.dumps(request))
         probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
-        seen = [directory, *preload, Path(import_probe.__file__), *python_places()]
+        programs = [Path(import_probe.__file__), Path(needed_kernels.__file__)]
+        seen = [directory, *preload, *programs, *python_places()]
         seen += [] if recorder is None else [recorder]
         try:
             run_confined(
@@ -123,6 +128,13 @@ def check_import(
             for name, each in (document["library"] or {"kinds": {}})["kinds"].items()
         },
     )
+
+
+def describe_needed(build: VariantBuild) -> tuple[str, ...]:
+    """Say which kernels something else stood in for while a variant was imported."""
+    names = ", ".join(each.repo_id for each in build.kernel_depends)
+    said = f"imported with stand-ins for {names}: that they have what it uses is not proved"
+    return (said,) if names else ()
 
 
 def _describe(directory: Path, err: CommandError) -> ImportCheckError:

@@ -21,6 +21,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import sys
 import traceback
 from collections.abc import Callable
@@ -44,12 +45,20 @@ def import_by_id(directory: Path, op_id: str) -> ModuleType:
     return module
 
 
-def import_by_loader(directory: Path, root: str) -> ModuleType:
-    """Import a variant by ``kernels.importer``, which is found in ``root``."""
-    sys.path.append(root)
-    from kernels.importer import load_directory
+def import_by_loader(directory: Path, root: str, needed: list[str]) -> ModuleType:
+    """Import a variant by ``kernels.importer``, which is found in ``root``.
 
-    return load_directory(directory)
+    Args:
+        directory: the directory of the variant.
+        root: where the package of the loader is.
+        needed: the kernels that it needs, which something else stands in for.
+    """
+    sys.path.append(root)
+    from kernels.importer import load, read_variant
+
+    # This program runs by itself, and cannot import what lies beside it.
+    names = runpy.run_path(str(Path(__file__).with_name("needed_kernels.py")))
+    return load(read_variant(directory), names["make_stand_ins"](needed))
 
 
 def read_registered(op_id: str, schemas: list[str]) -> dict[str, Any]:
@@ -160,10 +169,12 @@ def main(request: dict[str, Any]) -> int:
         return look
 
     looks = [load_alone] if compiled else []
-    if not request["skip_import"]:
+    needed, loader = request["needed"], request["loader"]
+    # Under its id alone, nobody tells a kernel which others it needs.
+    if not request["skip_import"] and not needed:
         looks.append(import_with(lambda: import_by_id(directory, op_id)))
-    if request["loader"] is not None and not request["skip_import"]:
-        looks.append(import_with(lambda: import_by_loader(directory, request["loader"])))
+    if loader is not None and not request["skip_import"]:
+        looks.append(import_with(lambda: import_by_loader(directory, loader, needed)))
     code = 0
     for look in looks:
         part = place.with_suffix(".part")

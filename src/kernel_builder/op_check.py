@@ -14,7 +14,7 @@ from kernel_builder.check.symbols import demangle
 from kernel_builder.check.torch_abi import list_unproved
 from kernel_builder.environment import Environment
 from kernel_builder.errors import CheckError
-from kernel_builder.import_check import ImportAnswer, check_import
+from kernel_builder.import_check import ImportAnswer, check_import, describe_needed
 from kernel_builder.planned import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
@@ -74,6 +74,7 @@ def check_ops(
             recorder=_find_recorder(environment, settings),
             depends=build.python_depends,
             requires=build.python_requires,
+            needed=[each.repo_id for each in build.kernel_depends],
             skip_import=build.skip_import_check is not None,
             settings=settings,
             sandbox=sandbox,
@@ -99,7 +100,7 @@ def check_ops(
         said = f"not imported, since build.toml says so: {build.skip_import_check}"
         return (*unproved, said)
     if answer.lacking is None:
-        return unproved
+        return (*unproved, *describe_needed(build))
     return (*unproved, f"not imported, since {answer.lacking} is not installed here")
 
 

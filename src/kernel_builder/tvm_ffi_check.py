@@ -12,12 +12,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from kernel_builder import tvm_ffi_probe
+from kernel_builder import needed_kernels, tvm_ffi_probe
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.tvm_ffi import find_oldest_release, list_functions
 from kernel_builder.environment import Environment
 from kernel_builder.errors import CommandError, ImportCheckError
-from kernel_builder.import_check import find_loader, python_places
+from kernel_builder.import_check import describe_needed, find_loader, python_places
 from kernel_builder.planned import VariantBuild
 from kernel_builder.sandbox import OPEN, Sandbox, View, run_confined
 from kernel_builder.settings import Settings
@@ -65,6 +65,8 @@ def check_functions(
         said.append(f"not imported, since build.toml says so: {build.skip_import_check}")
     elif lacking is not None:
         said.append(f"not imported, since {lacking} is not installed here")
+    else:
+        said += describe_needed(build)
     return tuple(said)
 
 
@@ -117,10 +119,12 @@ def _probe(
             "skip_import": build.skip_import_check is not None,
             "preload": [str(path) for path in preload],
             "loader": find_loader(),
+            "needed": [each.repo_id for each in build.kernel_depends],
         }
         asked.write_text(json.dumps(request))
         program = Path(tvm_ffi_probe.__file__)
-        readable = [made, *preload, program, environment.tvm_ffi.root, *python_places()]
+        readable = [made, *preload, program, Path(needed_kernels.__file__)]
+        readable += [environment.tvm_ffi.root, *python_places()]
         try:
             run_confined(
                 [sys.executable, "-I", "-B", program, asked],

@@ -17,6 +17,7 @@ import ctypes
 import importlib.util
 import json
 import os
+import runpy
 import sys
 import traceback
 from pathlib import Path
@@ -73,12 +74,17 @@ def look(request: dict[str, Any]) -> str | None:
     fault = load_alone(request)
     if fault is not None or request["skip_import"]:
         return fault
-    fault = find_absent(import_by_id(directory, request["op_id"]))
+    # Under its id alone, nobody tells a kernel which others it needs.
+    if not request["needed"]:
+        fault = find_absent(import_by_id(directory, request["op_id"]))
     if fault is None and request["loader"] is not None:
         sys.path.append(request["loader"])
-        from kernels.importer import load_directory
+        from kernels.importer import load, read_variant
 
-        load_directory(directory)
+        # This program runs by itself, and cannot import what lies beside it.
+        names = runpy.run_path(str(Path(__file__).with_name("needed_kernels.py")))
+        stand_ins = names["make_stand_ins"](request["needed"])
+        fault = find_absent(load(read_variant(directory), stand_ins))
     return fault
 
 

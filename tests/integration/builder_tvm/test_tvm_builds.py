@@ -145,6 +145,19 @@ def test_a_package_that_is_not_here_leaves_the_import_unproved(
     assert "not imported, since cupy is not installed here" in format_report(report)
 
 
+def test_a_kernel_that_needs_another_is_built_without_it(kit: Kit, settings: Settings) -> None:
+    project = kit("tvm_add")
+    table = project / "build.toml"
+    needs = '[general]\nkernel-depends = [{ repo-id = "acme/base", version = 1 }]'
+    table.write_text(table.read_text().replace("[general]", needs, 1))
+    module = project / "tvm-ffi-ext/tvm_add/__init__.py"
+    more = 'from kernels import get_kernel_dep\n\n\nclass Layer(get_kernel_dep("acme/base").Layer):\n    pass\n'
+    module.write_text(f"{module.read_text()}\n\n{more}")
+    report = build(project, settings)
+    assert report.exit_code == 0, format_report(report)
+    assert "imported with stand-ins for acme/base" in format_report(report)
+
+
 def test_a_cuda_variant_is_built_without_a_gpu_and_its_symbols_are_bound(
     kit: Kit, cuda_settings: Settings
 ) -> None:

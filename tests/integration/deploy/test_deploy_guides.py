@@ -5,6 +5,9 @@ Time budget: 60 s.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -127,6 +130,92 @@ def test_air_gapped(reader, origin, serve, tmp_path):
     other.environ["KERNELS_HUB"] = served.url
     assert other.type(cache).splitlines()[-1] == "1"
     assert other.type(folder).splitlines()[-1] == "1"
+
+
+def python_of(name):
+    """Return the Python listings of a guide."""
+    return re.findall(
+        r"^```python\n(.*?)^```", (GUIDES / f"{name}.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+
+
+def write_activation(place):
+    """Publish the kernel that the guides load, without the machine code of ours."""
+    files = write_toy(place)
+    source = place / "build" / "torch-cpu" / "__init__.py"
+    source.write_text("def silu_and_mul(out, x):\n    out.append(x)\n")
+    document = json.loads((source.parent / FILE_NAME).read_text())
+    document["digest"]["files"]["__init__.py"] = base64.b64encode(
+        hashlib.sha256(source.read_bytes()).digest()
+    ).decode()
+    (source.parent / FILE_NAME).write_text(json.dumps(document))
+    return files
+
+
+@pytest.fixture
+def community(origin, tmp_path):
+    """A hub that has the activation of the guides, and it under their other names, too."""
+    hub = DirectoryHub(origin)
+    files = write_activation(tmp_path / "activation")
+    for name in ("kernels-community/activation", "org/name", "org/base"):
+        directory.publish(hub, RepoId(*name.split("/")), files, branch="v1", parent=None)
+    for name, tags in (("acme/flash", ("v1.2.0", "v2.0.0")), ("acme/moe", ())):
+        branch = "experiments" if name == "acme/moe" else "v1"
+        directory.publish(
+            hub, RepoId(*name.split("/")), files, branch=branch, parent=None, tags=tags[:1]
+        )
+    return origin
+
+
+def test_load(reader, community):
+    """The first listing as it stands, and every command that the page names."""
+    reader.environ["KERNELS_HUB"] = f"file://{community}"
+    first, dependency = python_of("load")
+    (reader.folder / "load.py").write_text(f"out, x = [], 1\n{first}\nprint(out)\n")
+    assert reader.type("python load.py").splitlines()[-1] == "[1]"
+    assert "get_kernel_dep" in dependency
+    page = (GUIDES / "load.md").read_text()
+    named = {c for c in re.findall(r"`(kernels [a-z-]+[^`|]*)`", page) if "org/name" in c}
+    assert len(named) >= 5
+    for command in sorted(named - {"kernels verify-signature org/name 1"}):
+        # The tag of the example, and the checks that the builder's own tests have.
+        if command.split()[1] not in {"to-wheel", "check"}:
+            reader.type(command)
+    [hubs] = [block for block in blocks("load") if "KERNELS_HUB=" in block]
+    reader.replaced = {"/srv/kernels": str(community), "https://hub.corp": "http://127.0.0.1:9"}
+    reader.type(f"export {hubs.strip()}")
+    assert "Version 1" in reader.type("kernels versions org/name")
+
+
+def test_lock(reader, community):
+    """The table of the project, the commands, and both ways to load by the lock."""
+    reader.environ["KERNELS_HUB"] = f"file://{community}"
+    page = (GUIDES / "lock.md").read_text()
+    table = re.search(r"^```toml\n(\[tool\.kernels.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (reader.folder / "pyproject.toml").write_text(table[1])
+    [commands] = blocks("lock")
+    said = reader.type(commands)
+    for name in ("kernels-community/activation", "acme/flash", "acme/moe"):
+        assert name in said
+    assert "every byte is right" in said
+    [listing] = python_of("lock")
+    (reader.folder / "by_lock.py").write_text(f"{listing}\nprint(activation.silu_and_mul)\n")
+    assert "function silu_and_mul" in reader.type("python by_lock.py")
+
+
+def test_offline(reader, community, serve):
+    """The same call, with the hub gone: the command of the page, and the wider switches."""
+    (reader.folder / "train.py").write_text(
+        "import kernels\nprint(kernels.get_kernel('org/name', version=1).silu_and_mul)\n"
+    )
+    served = serve(community, trusted=["org"])
+    reader.environ["KERNELS_HUB"] = served.url
+    reader.type("python train.py")
+    served.stop()
+    [command] = blocks("offline")
+    assert "function silu_and_mul" in reader.type(command)
+    assert "function silu_and_mul" in reader.type("KERNELS_LOAD=cached-only python train.py")
+    reader.type("! KERNELS_LOAD=never python train.py 2>said\ngrep -q ForbiddenError said")
 
 
 def test_private_hub(reader, serve, tmp_path):

@@ -34,6 +34,8 @@ MANIFEST_NAME = "bundle.json"
 FORMAT = 1
 MOST_MEMBERS = 200_000
 DOCUMENT_BYTES = 64 << 20
+# What stands before a member: its header, and the long name that one may have.
+HEADER_BYTES = 1 << 20
 _BLOCK = 1 << 20
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstandard"}
 
@@ -227,6 +229,31 @@ def read_member(bundle: Bundle, name: str) -> Iterator[bytes]:
             yield block
 
 
+class _Bounded(io.RawIOBase):
+    """A tar's bytes for :mod:`tarfile`, which would make room for whatever a header says it has."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read from the file.
+
+        Raises:
+            tarfile.ReadError: more is asked for than any header has.
+        """
+        if not 0 <= size <= HEADER_BYTES:
+            raise tarfile.ReadError(f"a header in it says that it has {size} bytes")
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move in the file."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Say where in the file the next byte is."""
+        return self._stream.tell()
+
+
 def _read_members(path: Path) -> dict[str, Member]:
     size = path.stat().st_size
     with path.open("rb") as stream:
@@ -239,7 +266,7 @@ def _read_members(path: Path) -> dict[str, Member]:
     members: dict[str, Member] = {}
     folded: set[str] = set()
     try:
-        with tarfile.open(path, "r:") as tar:
+        with path.open("rb") as stream, tarfile.open(fileobj=_Bounded(stream), mode="r:") as tar:
             for entry in tar:
                 fault = _member_fault(entry, size) or path_fault(entry.name)
                 if fault is None and entry.name.casefold() in folded:

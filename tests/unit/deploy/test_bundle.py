@@ -283,6 +283,16 @@ def test_a_size_that_lies_is_refused_before_it_is_read(whole, bundle):
         read_bundle(bundle)
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_lies_of_its_size_takes_no_memory(whole, bundle, kind):
+    """What stands before a member is read whole: room is made for as much as it says it has."""
+    entry = sized("acme/toy/named", 1 << 50)
+    entry.type = kind
+    bundle.write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(FormatError, match="not a bundle, or a damaged one: a header in it says"):
+        read_bundle(bundle)
+
+
 def test_what_is_compressed_is_refused_and_never_grows(whole, bundle):
     """A zip bomb needs somebody who decompresses it."""
     write(bundle, whole)

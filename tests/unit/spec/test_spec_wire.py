@@ -117,6 +117,7 @@ files = st.builds(
     size=st.integers(0, 2**60),
     oid=st.text("0123456789abcdef", min_size=40, max_size=40),
     sha256=st.none() | st.text("0123456789abcdef", min_size=64, max_size=64),
+    executable=st.just(False),
 )
 
 

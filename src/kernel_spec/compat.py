@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
@@ -28,8 +27,7 @@ _CUDA_ARCH = re.compile(r"([0-9]+)\.([0-9]+)([af]?)(\+PTX)?", re.ASCII)
 _NO_VERSION = MajorMinor(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a variant does not fit.
 
     Attributes:
@@ -45,16 +43,14 @@ class Reason:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """A variant that fits."""
 
     name: str
     variant: Variant
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """A variant that does not fit, with every reason."""
 
     name: str

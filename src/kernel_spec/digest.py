@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from kernel_spec.errors import FormatError, IntegrityError
 
@@ -29,8 +28,7 @@ class Violation(StrEnum):
     ALGORITHM = "algorithm-mismatch"
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
+class Digest(NamedTuple):
     """The hash of each file of a variant.
 
     Attributes:
@@ -42,8 +40,7 @@ class Digest:
     files: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class DigestViolation:
+class DigestViolation(NamedTuple):
     """One file (or the algorithm) that is not as a digest promised."""
 
     kind: Violation

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import FormatError
 
@@ -35,8 +34,7 @@ _REF_LENGTH = _PART_LENGTH // 3
 _UNSAFE_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class RepoId:
+class RepoId(NamedTuple):
     """The id of a repository on a hub."""
 
     owner: str

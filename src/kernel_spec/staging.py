@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_spec.errors import FormatError, IntegrityError
@@ -112,7 +112,7 @@ def stage_files(
             _keep(place, source, previous_folder / path)
             staged.append(source)
         elif isinstance(source, HashedFile):
-            file = replace(source.file, path=path)
+            file = source.file._replace(path=path)
             _keep(place, file, source.place)
             staged.append(file)
         elif before is not None and _link(source, place, before, previous_folder / path):

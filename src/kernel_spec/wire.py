@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_spec.errors import WireError
 from kernel_spec.names import COMMIT, path_fault
@@ -14,8 +13,7 @@ _BLOB_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TreeFile:
+class TreeFile(NamedTuple):
     """A file of a repository at a commit.
 
     Attributes:
@@ -34,24 +32,21 @@ class TreeFile:
     executable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """A branch or a tag: its short name and its commit."""
 
     name: str
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refs:
+class Refs(NamedTuple):
     """The branches and tags of a repository."""
 
     branches: tuple[Ref, ...]
     tags: tuple[Ref, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Organization:
+class Organization(NamedTuple):
     """What a hub says of an owner."""
 
     name: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kernel_spec.errors import IntegrityError
@@ -123,7 +122,7 @@ def is_promised(file: TreeFile, data: bytes) -> bool:
 def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
     """Yield the bytes of a file; raise at the end, or as soon as there are too many, if they differ."""
     path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
-    whole = replace(file, path=path)
+    whole = file._replace(path=path)
     return read_file(wanted.hub, wanted.repo, wanted.commit, whole, str(wanted))
 
 

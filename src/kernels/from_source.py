@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +114,7 @@ def _list_sources(located: Located, request: Request) -> tuple[TreeFile, ...]:
         listed = located.hub.read_tree(repo, located.commit, FOLDER)
         top = f"{FOLDER}/"
         files = tuple(
-            replace(file, path=file.path.removeprefix(top))
+            file._replace(path=file.path.removeprefix(top))
             for file in listed
             if file.path.startswith(top)
         )
@@ -142,7 +141,7 @@ def _fetch(located: Located, files: tuple[TreeFile, ...], project: Path) -> None
         parse_safe_path(file.path)
     for file in files:
         target = project / file.path
-        whole = replace(file, path=f"{FOLDER}/{file.path}")
+        whole = file._replace(path=f"{FOLDER}/{file.path}")
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
 

@@ -10,7 +10,6 @@ and is read all the same. A repository that says it has moved is followed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_spec.errors import FormatError, KernelError
@@ -215,7 +214,7 @@ def variants_of(files: tuple[TreeFile, ...]) -> dict[str, tuple[TreeFile, ...]]:
         folder, _, rest = file.path.partition("/")
         name, slash, path = rest.partition("/")
         if folder == BUILD_FOLDER and slash:
-            variants.setdefault(name, []).append(replace(file, path=path))
+            variants.setdefault(name, []).append(file._replace(path=path))
     return {name: tuple(variants[name]) for name in sorted(variants)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from pathlib import PurePosixPath
 
@@ -39,5 +38,5 @@ def git_form(file: TreeFile) -> TreeFile:
     know the two apart. A large file of unknown sha256 stays an ordinary blob.
     """
     if file.sha256 is not None and is_large(file.path, file.size):
-        return dataclasses.replace(file, oid=blob_id(lfs_pointer(file.sha256, file.size)))
-    return dataclasses.replace(file, sha256=None)
+        return file._replace(oid=blob_id(lfs_pointer(file.sha256, file.size)))
+    return file._replace(sha256=None)

@@ -74,13 +74,14 @@ def command(  # noqa: PLR0917 - click's signature
 
 
 def _show(diagnosis: Diagnosis, trial: Trial | None, *, as_json: bool) -> None:
+    from kernel_spec.compat import Rejected
     from kernels.errors import describe_decisions
     from kernels.settings import hide_credentials
 
     where, advice = hide_credentials(diagnosis.where), diagnosis.advice
     if as_json:
         reasons = {
-            d.name: [] if not hasattr(d, "reasons") else [[r.kind, r.text] for r in d.reasons]
+            d.name: [[r.kind, r.text] for r in d.reasons] if isinstance(d, Rejected) else []
             for d in diagnosis.decisions
         }
         document = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -209,7 +209,7 @@ class FakeWebHub:
     @staticmethod
     def _on_git(file: TreeFile) -> TreeFile:
         """Forget the sha256 of text files, as a hub does that keeps them in git."""
-        return replace(file, sha256=None) if file.path.endswith((".py", ".json")) else file
+        return file._replace(sha256=None) if file.path.endswith((".py", ".json")) else file
 
 
 def _json(answer: object) -> tuple[int, dict[str, str], bytes]:

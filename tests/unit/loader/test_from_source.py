@@ -166,8 +166,8 @@ def test_the_key_of_a_build_names_everything_that_went_in():
     keys = {
         key_of(files, system, None),
         key_of(files, system, BackendKind.CPU),
-        key_of((files[0], replace(files[1], oid="2" * 40)), system, None),
-        key_of((files[0], replace(files[1], path="b.cu")), system, None),
+        key_of((files[0], files[1]._replace(oid="2" * 40)), system, None),
+        key_of((files[0], files[1]._replace(path="b.cu")), system, None),
         key_of(files, replace(system, torch=replace(system.torch, version="2.14.0a0")), None),
         key_of(files, replace(system, cpu="aarch64"), None),
         key_of(files, replace(system, devices=(Device("9.0", "one", 0),)), None),

@@ -24,10 +24,27 @@ HEAVY = {
     "tqdm",
     "yaml",
 }
-LOADER = (
-    "_version admit answers asked boundary connect errors hub load load_locked loaded log redirect request "
-    "resolve revision settings source store"
-).split()
+LOADER = [
+    "_version",
+    "admit",
+    "answers",
+    "asked",
+    "boundary",
+    "connect",
+    "errors",
+    "hub",
+    "load",
+    "load_locked",
+    "loaded",
+    "log",
+    "redirect",
+    "request",
+    "resolve",
+    "revision",
+    "settings",
+    "source",
+    "store",
+]
 
 
 def modules_after(code: str) -> set[str]:

@@ -9,27 +9,34 @@ take its place; that one costs a tenth of a second to import and two millisecond
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import socket
 import ssl
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urljoin, urlsplit
 
 CHUNK_BYTES = 1 << 18
 REDIRECTS = 10
+# So many seconds and bytes may pass without a piece of an answer: its head, what frames its chunks.
+WAIT_SECONDS = 30.0
+OVERHEAD_BYTES = 8 << 20
 # Connections that wait for their next request, for each place.
 IDLE = 16
 
 _REDIRECT_CODES = frozenset({301, 302, 303, 307, 308})
-# A redirect's own text is read so that the connection can be used again, if it is short.
+# A redirect's own text is read so that the connection can be used again, if it is short and comes soon.
 _REDIRECT_BYTES = 1 << 16
+_REDIRECT_SECONDS = 1.0
 _NEXT_LINK = re.compile(r'<([^>]*)>\s*;[^,<]*?rel="?next"?', re.IGNORECASE)
 _URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~"
 
@@ -51,10 +58,65 @@ class _Place(NamedTuple):
     port: int | None
 
 
+class _Paced(io.RawIOBase):
+    """What comes over a connection, given up where it makes no progress.
+
+    The timeout of a socket begins anew with every byte, and ``http.client`` reads interim answers,
+    headers and trailers for as long as there are more.
+    """
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        self.progress()
+
+    def progress(self) -> None:
+        """Note that the head, or a piece of the body, is here."""
+        self._until = time.monotonic() + WAIT_SECONDS
+        self._left = OVERHEAD_BYTES
+
+    def readable(self) -> bool:
+        """Say that it is there to be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read what has come.
+
+        Raises:
+            TimeoutError: for too long, or in too many bytes, there was no piece of an answer.
+        """
+        if time.monotonic() > self._until:
+            raise TimeoutError(f"no piece of an answer came in {WAIT_SECONDS:.0f} s")
+        if self._left < 0:
+            raise TimeoutError(f"{OVERHEAD_BYTES >> 20} MiB came, and no piece of an answer")
+        size: int | None = self._raw.readinto(buffer)
+        self._left -= size or 0
+        return size
+
+    def close(self) -> None:
+        """Close what is read, too."""
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """An answer that is read at a pace."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp.close()
+        self.pace = _Paced(sock.makefile("rb", buffering=0))
+        self.fp = io.BufferedReader(self.pace)
+
+    def begin(self) -> None:
+        """Read the head."""
+        super().begin()
+        self.pace.progress()
+
+
 class Answer:
     """An answer whose body is still to be read."""
 
-    def __init__(self, raw: HTTPResponse, connection: HTTPConnection, request: Asked) -> None:
+    def __init__(self, raw: _Response, connection: HTTPConnection, request: Asked) -> None:
         self._raw = raw
         self._connection = connection
         self.request = request
@@ -84,6 +146,7 @@ class Answer:
         try:
             while chunk := self._raw.read1(CHUNK_BYTES):
                 yield chunk
+                self._raw.pace.progress()
         except (HTTPException, OSError) as err:
             raise DirectError(_reason(err)) from err
         if self._raw.length:
@@ -172,7 +235,7 @@ class DirectSession:
             kept = connection.sock is not None
             try:
                 connection.request(asked.method, target, headers=dict(headers))
-                return Answer(connection.getresponse(), connection, asked), place
+                return Answer(cast("_Response", connection.getresponse()), connection, asked), place
             except (HTTPException, OSError, ValueError) as err:
                 connection.close()
                 if kept and not isinstance(err, TimeoutError):
@@ -189,10 +252,12 @@ class DirectSession:
             connection = kept.pop() if kept else None
         if connection is None:
             if place.scheme == "https":
-                return HTTPSConnection(
+                connection = HTTPSConnection(
                     place.host, place.port, timeout=timeout, context=self._context
                 )
-            return HTTPConnection(place.host, place.port, timeout=timeout)
+            else:
+                connection = HTTPConnection(place.host, place.port, timeout=timeout)
+            connection.response_class = _Response
         if connection.sock is not None:
             connection.sock.settimeout(timeout)
         return connection
@@ -253,10 +318,10 @@ def _join(url: str, location: str) -> str:
 
 
 def _drop_body(answer: Answer) -> None:
-    size = 0
+    size, until = 0, time.monotonic() + _REDIRECT_SECONDS
     for chunk in answer.iter_bytes():
         size += len(chunk)
-        if size > _REDIRECT_BYTES:
+        if size > _REDIRECT_BYTES or time.monotonic() > until:
             return
 
 

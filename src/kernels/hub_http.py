@@ -53,6 +53,8 @@ LONGEST_PAUSE = 10.0
 # A hub that answers without end, in size, pages or time, is as good as one that does not answer.
 ANSWER_BYTES = 64 << 20
 PAGES = 10_000
+LISTED_FILES = 200_000
+LISTED_SECONDS = 600.0
 # Once it has sent for so long, its average must be at least this many bytes a second.
 PATIENCE_SECONDS = 60.0
 SLOWEST = 1024
@@ -128,8 +130,10 @@ class HttpHub:
         )
         files: dict[str, TreeFile] = {}
         asked: set[str] = set()
+        until = time.monotonic() + LISTED_SECONDS
         while url is not None:
-            if url in asked or len(asked) == PAGES:
+            endless = len(asked) == PAGES or len(files) > LISTED_FILES or time.monotonic() > until
+            if url in asked or endless:
                 raise WireError(f"{self.url}: its listing of {repo} at {commit} has no end: {url}")
             asked.add(url)
             try:

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -19,10 +21,13 @@ from kernels.direct import DirectError, DirectSession
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 
 
+Answer = bytes | Callable[[], Iterator[bytes]]
+
+
 class Server:
     """Answers each request on loopback with the next of a list of bytes; the last one stays."""
 
-    def __init__(self, *answers: bytes, closes: bool = False):
+    def __init__(self, *answers: Answer, closes: bool = False):
         self.answers = list(answers)
         self.closes = closes
         self.asked: list[str] = []
@@ -48,6 +53,10 @@ class Server:
                     head.append(line.decode().lower())
                 self.asked.append("".join(head))
                 answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+                if callable(answer):
+                    for piece in answer():
+                        connection.sendall(piece)
+                    return
                 connection.sendall(answer)
                 if self.closes or b"connection: close" in answer:
                     connection.shutdown(socket.SHUT_RDWR)
@@ -192,6 +201,54 @@ def test_silence_ends_at_the_timeout(serve, session):
     server = serve(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello")
     with pytest.raises(DirectError, match="timed out"):
         get(session, server.url, timeout=0.2)
+
+
+def without_end(head, piece, *, pause=0.0):
+    def pieces():
+        yield head
+        while True:
+            time.sleep(pause)
+            yield piece
+
+    return pieces
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+DRIBBLES = {
+    "status": without_end(b"HTTP/1.1 ", b" ", pause=0.01),
+    "header": without_end(b"HTTP/1.1 200 OK\r\nx: ", b"y", pause=0.01),
+    "interim answers": without_end(b"", b"HTTP/1.1 100 Continue\r\n\r\n", pause=0.01),
+    "chunk extension": without_end(CHUNKED + b"1;", b"x", pause=0.01),
+    "trailers": without_end(CHUNKED + b"0\r\n", b"x: y\r\n", pause=0.01),
+}
+FLOODS = {
+    "interim answers": without_end(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "trailers": without_end(CHUNKED + b"0\r\n", b"x: y\r\n" * 1000),
+}
+
+
+@pytest.mark.parametrize("dribble", DRIBBLES.values(), ids=DRIBBLES)
+def test_an_answer_that_dribbles_between_its_pieces_is_given_up(
+    serve, session, monkeypatch, dribble
+):
+    """Every byte begins the socket's timeout anew, so that alone waits for ever."""
+    monkeypatch.setattr(direct, "WAIT_SECONDS", 0.2)
+    with pytest.raises(DirectError, match="no piece of an answer"):
+        get(session, serve(dribble).url, timeout=5.0)
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_an_answer_of_nothing_but_frames_is_given_up(serve, session, monkeypatch, flood):
+    monkeypatch.setattr(direct, "OVERHEAD_BYTES", 1 << 20)
+    with pytest.raises(DirectError, match="1 MiB came, and no piece of an answer"):
+        get(session, serve(flood).url)
+
+
+def test_a_redirect_is_followed_before_its_own_text_has_an_end(serve, session, monkeypatch):
+    monkeypatch.setattr(direct, "_REDIRECT_SECONDS", 0.1)
+    head = b"HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 60000\r\n\r\n"
+    server = serve(without_end(head, b"x", pause=0.01), OK)
+    assert get(session, server.url) == (200, b"hello")
 
 
 def test_a_place_where_nobody_listens_is_an_error(serve, session):

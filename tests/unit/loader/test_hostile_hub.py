@@ -78,6 +78,22 @@ def test_a_listing_of_ever_new_pages(monkeypatch):
     assert len(asked) == 5
 
 
+def test_a_listing_of_ever_more_files(monkeypatch):
+    """Each page is in bounds; all of them together filled the memory."""
+    monkeypatch.setattr(hub_http, "LISTED_FILES", 50)
+    asked = []
+
+    def handler(request):
+        asked.append(request)
+        link = f'<http://hub.test/api/kernels/acme/toy/tree/x?cursor={len(asked)}>; rel="next"'
+        files = [entry(f"build/torch-cpu/{len(asked)}_{number}.py") for number in range(20)]
+        return httpx2.Response(200, headers={"link": link}, json=files)
+
+    with pytest.raises(WireError, match="no end"):
+        hub_of(handler).read_tree(REPO, COMMIT)
+    assert len(asked) == 3
+
+
 def test_pages_at_another_place_are_not_asked_for(web, commit):
     answer_trees(web, [], link='<http://evil.test/x>; rel="next"')
     with pytest.raises(WireError, match="another place"):

@@ -19,9 +19,23 @@ MANIFEST_NAME = "manifest.json"
 PATIENCE = 1.0
 _PAUSE = 0.01
 
-_state = threading.Lock()
-# The handle of each mark, by the variant's directory.
-_marks: dict[Path, int] = {}
+
+class _Marks:
+    """The marks of this process."""
+
+    def __init__(self) -> None:
+        # The handle of each, by the variant's directory.
+        self.handles: dict[Path, int] = {}
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Take another lock: in a forked child, a thread of the parent may hold the old one for ever."""
+        self.lock = threading.Lock()
+
+
+_marks = _Marks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_marks.renew_lock)
 
 
 def mark_used(place: Path, moves_to: Path | None = None) -> None:
@@ -34,22 +48,22 @@ def mark_used(place: Path, moves_to: Path | None = None) -> None:
         moves_to: where it is going to be, so that it is marked before anybody else sees it there.
     """
     path, known_as = place / MANIFEST_NAME, moves_to or place
-    with _state:
-        if (handle := _marks.get(known_as)) is not None:
+    with _marks.lock:
+        if (handle := _marks.handles.get(known_as)) is not None:
             if _is_open_at(handle, path):
                 return
             # What it marked was removed or replaced.
-            os.close(_marks.pop(known_as))
+            os.close(_marks.handles.pop(known_as))
         if (handle := _open_marked(path)) is not None:
-            _marks[known_as] = handle
+            _marks.handles[known_as] = handle
 
 
 def forget() -> None:
     """Take every mark of this process away."""
-    with _state:
-        for handle in _marks.values():
+    with _marks.lock:
+        for handle in _marks.handles.values():
             os.close(handle)
-        _marks.clear()
+        _marks.handles.clear()
 
 
 @contextmanager

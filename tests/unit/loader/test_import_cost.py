@@ -82,6 +82,14 @@ def test_a_name_of_the_loader_brings_no_layers_and_nothing_heavy():
     }
 
 
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_the_command_line_begins_without_what_a_verb_needs(word):
+    code = f"from kernels.cli import run\nimport io\nsys.stdout = io.StringIO()\nrun([{word!r}])\nsys.stdout = sys.__stdout__"
+    found = modules_after(code)
+    assert {name.partition(".")[0] for name in found} & (HEAVY - {"click"}) == set()
+    assert not found & {"kernels.load", "kernels.source", "kernels.layer", "kernel_spec.metadata"}
+
+
 def test_a_submodule_is_there_after_the_import_alone():
     code = (
         "import kernels\nassert kernels.layer.kernelize is kernels.kernelize\nkernels.load.forget()"

@@ -350,11 +350,20 @@ def test_what_may_not_be_removed_is_named_and_the_rest_goes(toys, cache, capsys,
 
 def as_another_user(action):
     """Do something in a forked process that is not root's; return what it gave and printed."""
+
+    def act():
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        return action()
+
+    return as_another_process(act)
+
+
+def as_another_process(action):
+    """Do something in a forked process; return what it gave and printed."""
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            if os.geteuid() == 0:
-                os.setuid(65534)
             sys.stdout = sys.stderr = io.StringIO()
             os.write(write, json.dumps([action(), sys.stderr.getvalue()]).encode())
         finally:
@@ -418,3 +427,10 @@ def test_a_variant_that_goes_while_it_is_looked_at_is_not_there(toys, cache, mon
     place = places(cache)[0]
     monkeypatch.setattr(verify, "mark_used", shutil.rmtree)
     assert verify.verify_installed(place, cache / "state") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_was_forked_in_the_middle_of_a_mark_can_load(toys):
+    with in_use._marks.lock:
+        code, _ = as_another_process(lambda: kernels.get_kernel("acme/toy").VALUE)
+    assert code == 2

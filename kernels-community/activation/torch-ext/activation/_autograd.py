@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -33,6 +34,11 @@ NAMES = (
     "mul_and_silu",
     "silu",
     "silu_and_mul",
+)
+
+# What tells the level of forward mode, below 0 where there is none.
+_forward_mode: Any = (
+    forward_ad if hasattr(forward_ad, "_current_level") else SimpleNamespace(_current_level=-1)
 )
 
 Fill = Callable[..., None]
@@ -69,7 +75,7 @@ def filler(op: str) -> Fill:
     call = _direct(overload)
 
     def fill(out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
-        if forward_ad._current_level >= 0:
+        if _forward_mode._current_level >= 0:
             check_no_tangent(op, x)
         if (x.requires_grad or out.requires_grad) and is_grad_enabled():
             check_output(op, out, x)
@@ -107,7 +113,7 @@ def activator(op: str) -> Activate:
     transforms_active = torch._C._are_functorch_transforms_active
 
     def activate(x: torch.Tensor, *options: float) -> torch.Tensor:
-        if forward_ad._current_level >= 0:
+        if _forward_mode._current_level >= 0:
             check_no_tangent(op, x)
         if not (x.requires_grad and is_grad_enabled()):
             return compute(x, *options)

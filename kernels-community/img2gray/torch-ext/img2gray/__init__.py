@@ -3,6 +3,7 @@
 # ruff: noqa: A002  (`input` is torch's own name for it)
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,6 +22,11 @@ _LAYOUTS = {
     "hwc": (-1, "(H, W, 3) or (N, H, W, 3)"),
     "chw": (-3, "(3, H, W) or (N, 3, H, W)"),
 }
+
+# What tells the level of forward mode, below 0 where there is none.
+_forward_mode: Any = (
+    forward_ad if hasattr(forward_ad, "_current_level") else SimpleNamespace(_current_level=-1)
+)
 
 
 def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hwc") -> torch.Tensor:
@@ -44,7 +50,7 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
         ValueError: the shape, dtype, weights or layout is none of these.
         NotImplementedError: `input` has a tangent of forward-mode differentiation.
     """
-    if forward_ad._current_level >= 0:
+    if _forward_mode._current_level >= 0:
         _check_no_tangent(input)
     try:
         if input.requires_grad and is_grad_enabled():

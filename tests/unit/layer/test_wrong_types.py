@@ -100,7 +100,7 @@ def test_every_public_name_is_walked():
     assert set(CALLS) | NOT_CALLED == set(kernels.__all__)
 
 
-@pytest.mark.parametrize(("name", "arguments", "argument"), cases())
+@pytest.mark.parametrize(("name", "arguments", "argument"), list(cases()))
 def test_an_argument_of_a_wrong_type_is_a_type_error_that_names_it(name, arguments, argument):
     others = {key: value for key, value in arguments.items() if key != argument}
     if argument == "revision":

@@ -1,4 +1,4 @@
-"""Kernels of TVM FFI, built, and Pythons of their own to load them in. The group's budget: four minutes."""
+"""Kernels of TVM FFI, built, and Pythons of their own to load them in. The group's budget: six minutes on two cores, of which two make the environments."""
 
 from __future__ import annotations
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import compileall
+import importlib
+import importlib.machinery
 import importlib.util
 import shutil
 import sys
 import sysconfig
 import threading
+import time
+import types
 from pathlib import Path
 
 import pytest
@@ -250,3 +254,32 @@ def test_an_extension_that_registers_no_ops_may_differ(make_variant, tmp_path):
     for place, library in (("1", extension()), ("2", extension() + b"other")):
         path = make_variant(tmp_path / place / "torch-cpu", op_kernel(library), op_id="_other_id")
         assert kernels.get_local_kernel(path).q.SimpleQueue
+
+
+def test_the_package_of_kernels_is_waited_for_while_another_thread_makes_it(
+    make_variant, tmp_path, monkeypatch
+):
+    """Threads whose first kernels came at the same moment took the half-made package for no package."""
+    copies = importlib.import_module("kernels.copies")
+    variant = make_variant(tmp_path / "torch-cpu")
+    begun = threading.Event()
+
+    class Slow(importlib.machinery.SourceFileLoader):
+        def exec_module(self, module):
+            begun.set()
+            time.sleep(0.3)
+            super().exec_module(module)
+
+    spec = importlib.util.spec_from_file_location(
+        "kernels.copies", copies.__file__, loader=Slow("kernels.copies", copies.__file__)
+    )
+    finder = types.SimpleNamespace(
+        find_spec=lambda name, path=None, target=None: spec if name == "kernels.copies" else None
+    )
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "kernels.copies")
+    maker = threading.Thread(target=importlib.import_module, args=("kernels.copies",))
+    maker.start()
+    begun.wait(5)
+    assert kernels.get_local_kernel(variant).VALUE == 1
+    maker.join()

@@ -1,10 +1,8 @@
-"""The protocol of the public Hub, read over HTTP.
+"""The protocol of the public Hub, read with the session of ``huggingface_hub``.
 
-Where a hub is reached directly, :mod:`kernels.direct` asks it. Proxies, certificates of one's own and
-the user's token are what ``huggingface_hub`` knows of: where there are any, its session and its
-headers are used, and so is a session that the program has made for it. Nothing of either is
-imported before the first question, which a warm cache never asks. One ``GET`` per file at the
-commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
+That session brings proxies, certificates and connection reuse, and its header builder the user's
+token; it is imported at the first question, which a warm cache never asks. One ``GET`` per file
+at the commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
 
 The token of the user is for one hub, the one that ``HF_ENDPOINT`` names. It is not sent to the
 other hubs of ``KERNELS_HUB``.
@@ -14,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +37,6 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.settings import is_plain_network, may_have_token
 
 # Seconds: to connect and between two reads, and the pauses before a further attempt.
 TIMEOUT = 15.0
@@ -59,42 +55,14 @@ LISTED_SECONDS = 600.0
 PATIENCE_SECONDS = 60.0
 SLOWEST = 1024
 
-# kernels.direct.DirectSession, or the httpx.Client of huggingface_hub 1.x or the httpx2.Client of
-# 2.x: what is used of them is the same.
+# httpx.Client of huggingface_hub 1.x, httpx2.Client of 2.x: the same methods, two packages.
 Session = Any
 
 
-def open_session(url: str) -> Session:
-    """Return what asks the hub at a URL."""
-    if is_direct(url):
-        from kernels.direct import direct_session
-
-        return direct_session()
+def _hub_session() -> Session:
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # documented there
 
     return get_session()
-
-
-def is_direct(url: str) -> bool:
-    """Say whether a hub is reached without anything that ``huggingface_hub`` knows how to do."""
-    # Its user's name and password, in the URL, make a header.
-    if "@" in url or not is_plain_network() or _has_own_session():
-        return False
-    if not url.lower().startswith("https:"):
-        return True
-    from kernels.direct import knows_authorities
-
-    # Elsewhere the certificates are in a store that Python does not read by itself.
-    return sys.platform == "linux" and knows_authorities()
-
-
-def _has_own_session() -> bool:
-    """Say whether the program has told ``huggingface_hub`` how its sessions are made."""
-    http = sys.modules.get("huggingface_hub.utils._http")
-    if http is None:
-        return False
-    default = getattr(http, "default_client_factory", None)
-    return default is None or getattr(http, "_GLOBAL_CLIENT_FACTORY", None) is not default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +74,7 @@ class HttpHub:
         send_token: whether it is the hub that the user's token is for.
         user_agent: what the calling library adds to the header of that name.
         telemetry: whether that header may describe this machine.
-        session: gives what asks, for the hub's URL; for tests.
+        session: makes the session; for tests.
         pauses: seconds to wait before each further attempt.
     """
 
@@ -114,7 +82,7 @@ class HttpHub:
     send_token: bool = False
     user_agent: str | Mapping[str, str] | None = None
     telemetry: bool = True
-    session: Callable[[str], Session] = open_session
+    session: Callable[[], Session] = _hub_session
     pauses: tuple[float, ...] = PAUSES
     is_directory: bool = False
 
@@ -304,7 +272,7 @@ class HttpHub:
 
     @cached_property
     def _session(self) -> Session:
-        return self.session(self.url)
+        return self.session()
 
     @cached_property
     def _headers(self) -> dict[str, str]:
@@ -314,13 +282,13 @@ class HttpHub:
         agent = format_user_agent(
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
-        if not self.send_token or not may_have_token():
-            return {"user-agent": agent}
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
         # Ours replaces the whole header: theirs is not a legal one when telemetry is off.
         headers: dict[str, str] = build_hf_headers(
-            library_name="kernels", headers={"user-agent": agent}
+            token=None if self.send_token else False,
+            library_name="kernels",
+            headers={"user-agent": agent},
         )
         return headers
 
@@ -383,8 +351,7 @@ def _unreachable(hub: str, url: str, err: Exception) -> HubUnreachableError:
 
 def _http_error(session: Session) -> type[Exception]:
     package = importlib.import_module(type(session).__module__.partition(".")[0])
-    # What kernels.direct raises is a ConnectionError, which is caught in any case.
-    error: type[Exception] = getattr(package, "HTTPError", ConnectionError)
+    error: type[Exception] = package.HTTPError
     return error
 
 

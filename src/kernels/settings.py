@@ -21,15 +21,13 @@ XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_STATE_HOME
                       roots of the defaults
 ====================  =============================================================
 
-Tokens, proxies and a company's certificates are read by ``huggingface_hub``; here it is only seen
-whether there are any, because to import it takes longer than a small kernel does.
+Tokens, proxies and a company's certificates are read by ``huggingface_hub``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -66,10 +64,6 @@ _HTTP_URL = re.compile(
     r"https?://(\[[0-9a-f:.]+\]|[^/:?#\[\]]+(:[^/@?#]*@[^/:?#]+)?)(:\d{1,5})?(/.*)?", re.I
 )
 _FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
-
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-# HF_TOKEN, HF_TOKEN_PATH, HF_OIDC_RESOURCE, and what is called so later.
-_TOKEN_NAME = re.compile(r"(HF|HUGGING_?FACE)_.*(TOKEN|OIDC)", re.ASCII)
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
@@ -169,25 +163,6 @@ def fingerprint(environ: Mapping[str, str] | None = None) -> tuple[str | None, .
     """Return the raw text of every variable that ``read_settings`` reads."""
     get = (os.environ if environ is None else environ).get
     return tuple([get(name) for name in VARIABLES])
-
-
-def is_plain_network(environ: Mapping[str, str] | None = None) -> bool:
-    """Say whether hubs are reached without a proxy and by the system's certificates."""
-    from urllib.request import getproxies, getproxies_environment
-
-    env = os.environ if environ is None else environ
-    if any(env.get(name) for name in _CERTIFICATES):
-        return False
-    proxies = getproxies() if environ is None else getproxies_environment()
-    return not any(url for scheme, url in proxies.items() if scheme != "no")
-
-
-def may_have_token(environ: Mapping[str, str] | None = None) -> bool:
-    """Say whether ``huggingface_hub`` may find a token of the user; never reads one."""
-    env = os.environ if environ is None else environ
-    if any(value and _TOKEN_NAME.match(name) for name, value in env.items()):
-        return True
-    return "google.colab" in sys.modules or (_hf_home(env) / "token").exists()
 
 
 def describe_settings(environ: Mapping[str, str] | None = None) -> list[tuple[str, str, str]]:

@@ -223,7 +223,6 @@ def web(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> FakeWebHub:
     hub.trusted.add("acme")
     client = httpx2.Client(transport=httpx2.MockTransport(hub))
     monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: client)
-    monkeypatch.setattr("kernels.hub_http.is_direct", lambda url: False)
     monkeypatch.setattr("kernels.hub_http.time.sleep", lambda seconds: None)
     monkeypatch.setenv("KERNELS_HUB", hub.URL)
     return hub

@@ -36,7 +36,7 @@ def answer_trees(web, entries, **headers):
 def hub_of(handler):
     """Return a hub at the other end of which is a function."""
     client = httpx2.Client(transport=httpx2.MockTransport(handler))
-    return HttpHub(url="http://hub.test", session=lambda url: client, pauses=())
+    return HttpHub(url="http://hub.test", session=lambda: client, pauses=())
 
 
 @pytest.mark.parametrize(

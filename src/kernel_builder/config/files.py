@@ -31,7 +31,9 @@ def check_files(project: Path, raw: Mapping[str, Any], faults: Faults) -> None:
             continue
         seen.add((*path[:-1], text))
         place = project / text
-        if not place.resolve().is_relative_to(root):
+        if (refusal := _refusal(place)) is not None:
+            faults.add(path, "missing-file", f'"{text[:80]}" cannot be looked at: {refusal}')
+        elif not place.resolve().is_relative_to(root):
             message = f'"{text}" is a link out of the project; copy the file into it'
             faults.add(path, "bad-path", message)
         elif path[-2] == "include":
@@ -50,6 +52,17 @@ def check_files(project: Path, raw: Mapping[str, Any], faults: Faults) -> None:
     _check_module(project, raw, faults)
 
 
+def _refusal(place: Path) -> str | None:
+    """Say why the operating system looks at no such path: a part is too long, links go in a circle."""
+    try:
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as err:
+        return err.strerror or str(err)
+    return None
+
+
 def _check_module(project: Path, raw: Mapping[str, Any], faults: Faults) -> None:
     general = raw.get("general")
     name = general.get("name") if isinstance(general, dict) else None
@@ -57,7 +70,10 @@ def _check_module(project: Path, raw: Mapping[str, Any], faults: Faults) -> None
         return
     framework = next((key for key in raw if key in EXTENSION_DIRECTORIES), "torch")
     module = f"{EXTENSION_DIRECTORIES[framework]}/{module_name(name)}/__init__.py"
-    if not (project / module).is_file():
+    if (refusal := _refusal(project / module)) is not None:
+        message = f'"{module[:80]}" cannot be looked at: {refusal}'
+        faults.add(("general", "name"), "missing-file", message)
+    elif not (project / module).is_file():
         message = f'no file "{module}"; it is the Python module of this kernel'
         faults.add(("general", "name"), "missing-file", message, _find_near(project, module))
 

@@ -130,6 +130,23 @@ def test_a_pipe_is_no_source(project: Path) -> None:
     assert [fault.suggestion for fault in caught.value.faults] == [None]
 
 
+def test_a_link_to_itself_is_no_source(project: Path) -> None:
+    (project / "csrc/one.h").unlink()
+    (project / "csrc/one.h").symlink_to("one.h")
+    with pytest.raises(ConfigError, match=r"csrc/one.h.*cannot be looked at: .*symbolic links"):
+        read_build(project)
+
+
+@pytest.mark.parametrize("old", ["csrc/one.cpp", 'name = "my-kernel"'])
+def test_names_that_no_file_can_have_are_faults(project: Path, old: str) -> None:
+    (project / "build.toml").write_text(
+        edit(old, old.replace("one", "x" * 300).replace("my", "x" * 5000))
+    )
+    with pytest.raises(ConfigError, match="cannot be looked at: File name too long") as caught:
+        read_build(project)
+    assert [fault.kind for fault in caught.value.faults] == ["missing-file"]
+
+
 @pytest.mark.parametrize(
     "path", ["/etc/one.cpp", "../one.cpp", "csrc/../../x.cpp", "csrc/*.cpp", ""]
 )

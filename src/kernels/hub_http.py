@@ -14,6 +14,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -51,6 +52,9 @@ ANSWER_BYTES = 64 << 20
 PAGES = 10_000
 LISTED_FILES = 200_000
 LISTED_SECONDS = 600.0
+REDIRECTS = 10
+REDIRECT_BYTES = 1 << 16
+REDIRECT_SECONDS = 1.0
 # Once it has sent for so long, its average must be at least this many bytes a second.
 PATIENCE_SECONDS = 60.0
 SLOWEST = 1024
@@ -139,9 +143,7 @@ class HttpHub:
         session = self._session
         headers = {**self._headers, "accept-encoding": "identity"}
         try:
-            with session.stream(
-                "GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True
-            ) as response:
+            with self._stream(url, headers=headers) as response:
                 if response.status_code != 200:
                     raise _refusal(self.url, response, repo, commit)
                 # In pieces as they come: a larger one would hide how slowly they do.
@@ -173,9 +175,7 @@ class HttpHub:
         session = self._session
         body, until = b"", time.monotonic() + LISTING_TIMEOUT
         try:
-            with session.stream(
-                "GET", url, headers=self._headers, timeout=LISTING_TIMEOUT, follow_redirects=True
-            ) as response:
+            with self._stream(url, timeout=LISTING_TIMEOUT) as response:
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > LISTING_BYTES or time.monotonic() > until:
@@ -189,16 +189,51 @@ class HttpHub:
         """See :class:`kernels.hub.Hub`: asks once, and shortly."""
         session = self._session
         try:
-            with session.stream(
-                "GET",
-                f"{self.url}/api/models/{repo}",
-                headers=self._headers,
-                timeout=LISTING_TIMEOUT,
-                follow_redirects=True,
-            ) as response:
+            url = f"{self.url}/api/models/{repo}"
+            with self._stream(url, timeout=LISTING_TIMEOUT) as response:
                 return int(response.status_code) == 200
         except (_http_error(session), ConnectionError):
             return False
+
+    @contextmanager
+    def _stream(
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float = TIMEOUT
+    ) -> Iterator[Any]:
+        """Ask, and follow redirects; the body of the answer is still to be read.
+
+        The session would read all that a redirect itself says, and that may have no end.
+
+        Raises:
+            ConnectionError: too many redirects, or one that gives up encryption; beside the
+                errors of the session.
+        """
+        session = self._session
+        with ExitStack() as answers:
+            response = answers.enter_context(
+                session.stream(
+                    "GET",
+                    url,
+                    headers=self._headers if headers is None else headers,
+                    timeout=timeout,
+                    follow_redirects=False,
+                )
+            )
+            for _ in range(REDIRECTS):
+                following = response.next_request
+                if following is None:
+                    break
+                if (response.url.scheme, following.url.scheme) == ("https", "http"):
+                    raise ConnectionError(
+                        f"redirected from https to {following.url}, which anybody can change"
+                    )
+                _drop_body(response)
+                response = session.send(following, stream=True, follow_redirects=False)
+                answers.callback(response.close)
+            else:
+                raise ConnectionError(
+                    f"more than {REDIRECTS} redirects, the last to {response.url}"
+                )
+            yield response
 
     def _get_json(
         self, url: str, repo: RepoId | None, *, revision: str = ""
@@ -225,9 +260,7 @@ class HttpHub:
         session = self._session
         for pause in (*self.pauses, None):
             try:
-                with session.stream(
-                    "GET", url, headers=self._headers, timeout=TIMEOUT, follow_redirects=True
-                ) as response:
+                with self._stream(url) as response:
                     body = b"".join(self._in_bounds(response.iter_bytes(), url))
             except HubUnreachableError:
                 raise
@@ -291,6 +324,16 @@ class HttpHub:
             headers={"user-agent": agent},
         )
         return headers
+
+
+def _drop_body(redirect: Any) -> None:
+    """Read what a redirect says where that is short, so that its connection serves again."""
+    size, until = 0, time.monotonic() + REDIRECT_SECONDS
+    for chunk in redirect.iter_bytes():
+        size += len(chunk)
+        if size > REDIRECT_BYTES or time.monotonic() > until:
+            break
+    redirect.close()
 
 
 class _EntryNotFoundError(RevisionNotFoundError):

@@ -159,6 +159,51 @@ def test_a_redirect_does_not_take_the_token_along(web, commit, monkeypatch):
     assert sent == {"hub.test": True, "cdn.test": False}
 
 
+class Endless(httpx2.SyncByteStream):
+    """A body that is given up after some megabytes, so that a failing test ends."""
+
+    def __init__(self):
+        self.sent = 0
+
+    def __iter__(self):
+        while self.sent < 64 << 20:
+            self.sent += 1 << 20
+            yield bytes(1 << 20)
+
+
+def test_a_redirect_is_followed_without_reading_all_that_it_says():
+    body = Endless()
+
+    def handler(request):
+        if request.url.path.startswith("/moved"):
+            return httpx2.Response(200, json={"branches": [], "tags": []})
+        return httpx2.Response(302, headers={"location": "/moved"}, stream=body)
+
+    assert hub_of(handler).read_refs(REPO).branches == ()
+    assert body.sent <= 2 << 20
+
+
+@pytest.mark.parametrize("to", ["/again", "http://[::1", "//", "ftp://hub.test/x"])
+def test_redirects_that_lead_nowhere_are_an_error(to):
+    hub = hub_of(lambda request: httpx2.Response(302, headers={"location": to}))
+    with pytest.raises((HubUnreachableError, HubAccessError)):
+        hub.read_refs(REPO)
+
+
+def test_a_redirect_from_https_to_plain_http_is_refused():
+    asked = []
+
+    def handler(request):
+        asked.append(request.url.scheme)
+        return httpx2.Response(302, headers={"location": "http://hub.test/x"})
+
+    client = httpx2.Client(transport=httpx2.MockTransport(handler))
+    hub = HttpHub(url="https://hub.test", session=lambda: client, pauses=())
+    with pytest.raises(HubUnreachableError, match="from https to http"):
+        hub.read_refs(REPO)
+    assert asked == ["https"]
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 502, 204])
 @pytest.mark.parametrize("where", ["refs", "tree", "resolve", "organizations"])
 def test_every_refusal_is_an_error_of_ours(web, commit, status, where, cache):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_spec.amounts import format_size
 from kernel_spec.wire import TreeFile
 
 _VARIANT = re.compile(r"build/([^/]+)/.+")
@@ -236,10 +237,3 @@ def format_plan(plan: CommitPlan) -> str:
         for path in plan.withheld
     ]
     return "\n".join(lines)
-
-
-def format_size(size: int) -> str:
-    """Write a number of bytes for people."""
-    if size >= 1_000_000:
-        return f"{size / 1e6:.1f} MB"
-    return f"{size / 1e3:.1f} kB" if size >= 1000 else f"{size} bytes"

@@ -303,7 +303,8 @@ def _refuse_existing(files: Iterable[str], target: Path, *, overwrite: bool) -> 
         raise ScaffoldError(f"{target}: this is a file; expected a directory, or none yet")
     existing = [path for path in files if (target / path).exists() or (target / path).is_symlink()]
     if existing and not overwrite:
-        lines = [f"{target}: {len(existing)} files are there already; nothing was written"]
+        there = "1 file is" if len(existing) == 1 else f"{len(existing)} files are"
+        lines = [f"{target}: {there} there already; nothing was written"]
         lines += [f"  {path}" for path in existing]
         lines.append("choose another PATH, or replace them with --overwrite")
         raise ScaffoldError("\n".join(lines))

@@ -35,6 +35,7 @@ from kernel_builder.upload_plan import (
     make_plan,
     read_published,
 )
+from kernel_spec.amounts import format_count
 from kernel_spec.errors import ConflictError, KernelError, UsageError
 from kernel_spec.names import RepoId, parse_repo_id, ref_fault, version_of_branch
 
@@ -150,7 +151,7 @@ def upload(
 
 def _write(package: Package, remote: Remote, plan: UploadPlan, options: UploadOptions) -> Uploaded:
     """Write the version first: a card without its kernel would promise what is not there."""
-    count = f"{len(package.variants)} variants" if len(package.variants) != 1 else "1 variant"
+    count = format_count(len(package.variants), "variant")
     is_asking = options.pull_request
     commit = plan.branch.branch.commit
     requests: list[tuple[str, str]] = []

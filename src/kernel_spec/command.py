@@ -108,8 +108,15 @@ def _drop_output() -> None:
 
 def _say_usage(error: click.ClickException) -> None:
     """Say what is wrong with the command line, how it is written, and where all of it is explained."""
-    say_error(error.format_message())
     context = getattr(error, "ctx", None)
+    # Older releases of click print the help themselves and call it a result.
+    if context is not None and isinstance(
+        error, getattr(click.exceptions, "NoArgsIsHelpError", ())
+    ):
+        click.echo(f"{context.get_help()}\n", err=True)
+        say_error(f"{context.command_path}: which command? They are listed above.")
+        return
+    say_error(error.format_message())
     if context is None:
         return
     usage = context.get_usage().replace("Usage:", "usage:", 1)

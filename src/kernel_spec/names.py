@@ -58,7 +58,10 @@ def parse_repo_id(text: str) -> RepoId:
     if not slash or "/" in name:
         fault = "expected owner/name"
     elif "@" in text:
-        fault = "it holds '@'; which version, branch, tag or commit is said apart from it"
+        fault = (
+            "it holds '@'; which version, branch, tag or commit is said apart from it, as version= or "
+            "revision=, on the command line as --version or --revision where the command has it"
+        )
     elif len(text) > _REPO_ID_LENGTH:
         fault = f"expected at most {_REPO_ID_LENGTH} characters, found {len(text)}"
     else:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kernel_spec.amounts import format_count
 from kernels._version import __version__
 from kernels.settings import Settings, describe_settings, hide_credentials
 from kernels.store import Store
@@ -109,7 +110,7 @@ def format_report(report: dict[str, Any]) -> Iterator[str]:
     if not devices:
         yield "no accelerator"
     writable = "" if cache["writable"] else ", cannot be written"
-    yield f"cache {cache['path']}: {cache['variants']} variants{writable}"
+    yield f"cache {cache['path']}: {format_count(cache['variants'], 'variant')}{writable}"
     for hub in report["hubs"]:
         owners = f" (only for {', '.join(hub['owners'])})" if hub["owners"] else ""
         yield f"hub {hub['url']}{owners}"
@@ -118,6 +119,6 @@ def format_report(report: dict[str, Any]) -> Iterator[str]:
     for owner in report["trust"]["owners"]:
         yield f"trusting {owner}"
     if digests := report["trust"]["digests"]:
-        yield f"trusting {len(digests)} variants by digest"
+        yield f"trusting {format_count(len(digests), 'variant')} by digest"
     for setting in report["settings"]:
         yield f"{setting['name']} = {setting['value'] or '(empty)'}  [{setting['origin']}]"

@@ -50,7 +50,7 @@ def choose_local(path: Path, *, backend: BackendKind | None, check_arch: bool = 
     judge = Judge(str(path), detect(), list(places), backend)
     found = find_fitting(judge, places, check_arch=check_arch)
     if found is None:
-        raise judge.error()
+        raise judge.error(f"To see what to do about it: kernels doctor {path}")
     return found
 
 

@@ -112,7 +112,9 @@ def _find_by_digest(entry: LockedKernel, ref: KernelRef, request: Request) -> Va
     kinds = {reason.kind for d in judge.decisions for reason in getattr(d, "reasons", ())}
     if isinstance(error, NoVariantError) and "not-cached" in kinds:
         raise _not_downloaded(entry, str(error))
-    raise error
+    raise judge.error(
+        f"To see what to do about it: kernels doctor {entry.repo_id} --revision {entry.commit}"
+    )
 
 
 def _not_downloaded(entry: LockedKernel, what: str) -> NotCachedError:

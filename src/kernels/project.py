@@ -42,7 +42,11 @@ def read_dependencies(project: Path) -> tuple[KernelRef, ...]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
-        raise NotLockedError("", f"{path} cannot be read: {err.strerror or err}.") from None
+        raise NotLockedError(
+            "",
+            f"{path} cannot be read: {err.strerror or err}. It says which kernels a project asks for, "
+            f'by a table [{_TABLE}] with lines such as "acme/activation" = 1.',
+        ) from None
     except (ValueError, RecursionError) as err:
         raise ProjectError(str(path), (_fault("bad-toml", "", str(err)),)) from None
     table = _take_table(document)

@@ -20,7 +20,9 @@ from kernel_builder.toolchain.tvm_ffi import DISTRIBUTION, pinned_interface
 from kernel_spec.framework import TvmFfi, format_requirement
 
 HEADER = "# Written by kernel-builder from build.toml: write it again rather than changing it."
-_TOOLS = ("setuptools>=77", "cmake>=3.22", "ninja>=1.10")
+# From this release on setuptools reads a licence as PEP 639 has it.
+_OLDEST_SETUPTOOLS = 77
+_TOOLS = (f"setuptools>={_OLDEST_SETUPTOOLS}", "cmake>=3.22", "ninja>=1.10")
 
 
 def render_export(
@@ -77,6 +79,8 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
     texts["setup.py"] = _render(
         "setup.py",
         name=build.general.name,
+        oldest_setuptools=_OLDEST_SETUPTOOLS,
+        tools=" ".join(f"'{tool}'" for tool in _TOOLS),
         framework="tvm-ffi" if tvm_ffi else "torch",
         distribution=DISTRIBUTION if tvm_ffi else "torch",
         suffix=".so" if tvm_ffi else ".abi3.so",
@@ -105,6 +109,9 @@ def _setup_noarch(build: Build, backends: Sequence[BackendExport]) -> str:
     depends = [name for each in backends for name in _needed(each.build)]
     return _render(
         "setup_noarch.py",
+        name=build.general.name,
+        oldest_setuptools=_OLDEST_SETUPTOOLS,
+        tools=f"'{_TOOLS[0]}'",
         requirements=["torch", *dict.fromkeys(depends)],
         **_packages(build, backends),
     )

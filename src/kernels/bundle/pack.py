@@ -153,7 +153,11 @@ def _choose(located: Located, system: System, settings: Settings) -> VariantDir:
         if judge.accepts(accepted, metadata, check_arch=bool(system.devices)):
             return install(store, wanted, settings.state)
     lines = [f"No build variant of {located.ref} fits the target ({describe(system)})."]
-    raise BundleError("\n  ".join([*lines, *describe_decisions(judge.verdicts)]))
+    # What is judged here is another machine than the one that says so.
+    verdicts = [
+        line.replace("this system", "the target") for line in describe_decisions(judge.verdicts)
+    ]
+    raise BundleError("\n  ".join([*lines, *verdicts]))
 
 
 def _publish(hub: DirectoryHub, picked: _Picked, settings: Settings) -> Packed:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_spec.amounts import format_count, format_size
 from kernel_spec.command import say_error
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def _show(bundle: Bundle, *, as_json: bool) -> None:
         click.echo(f"{kernel.repo} (commit {kernel.commit[:12]}; {names})")
         for name in sorted(kernel.variants):
             click.echo(f"  {name}")
-    click.echo(f"{bundle.path}: {bundle.size / 1e6:.1f} MB in {len(bundle.kernels)} kernels")
+    kernels = format_count(len(bundle.kernels), "kernel")
+    click.echo(f"{bundle.path}: {format_size(bundle.size)} in {kernels}")
 
 
 def _describe(kernel: Packed) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernel_spec.amounts import format_count, format_size
 from kernel_spec.command import say_error, say_note
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def list_(as_json: bool) -> None:
             f"{variant.digest[:12]}  {size:>10}  {day}  {variant.title}  {variant.name or '?'}"
         )
     total = format_size(sum(variant.size for variant in found))
-    click.echo(f"{len(found)} variants, {total} in {store.root}")
+    click.echo(f"{format_count(len(found), 'variant')}, {total} in {store.root}")
     if found and not knows_use(store):
         say_note(
             "this file system does not keep when files are read; the days are those of the installs"
@@ -111,7 +112,7 @@ def verify(ctx: click.Context, as_json: bool) -> None:
             click.echo(f"{entry['digest']}: damaged")
             for fault in entry["faults"]:
                 click.echo(f"  {fault}")
-        click.echo(f"{len(results)} variants verified, {len(damaged)} damaged")
+        click.echo(f"{format_count(len(results), 'variant')} verified, {len(damaged)} damaged")
     if damaged:
         say_error("the next load with the network on fetches them again")
         ctx.exit(1)
@@ -186,16 +187,6 @@ def prune(
         )
     if failed or plan.over:
         ctx.exit(1)
-
-
-def format_size(size: int) -> str:
-    """Write a number of bytes in the unit that leaves one to three digits before the point."""
-    amount, unit = float(size), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def _show(store: Store, plan: Plan, outcomes: Sequence[Outcome], *, done: bool) -> None:

@@ -46,7 +46,11 @@ def command(
         for result in results:
             click.echo(f"{result.name}: {'; '.join(result.faults) or 'every byte is right'}")
     if not results:
-        say_error(f"no variant of {kernel} is on this machine")
+        say_error(
+            f"no variant of {kernel} is on this machine: there is nothing to hash before it is loaded "
+            "(get_kernel), installed (install_kernel) or, in a project with a lock, brought by: "
+            "kernels download"
+        )
     if bad or not results:
         ctx.exit(1)
 

@@ -109,6 +109,21 @@ def test_without_machine_code_there_is_no_cmake(copy_kit: Callable[[str], Path])
     assert "cmake" not in files["pyproject.toml"]
 
 
+@pytest.mark.parametrize("kit", ["add_stable", "scale_noarch"])
+def test_a_setuptools_that_cannot_read_the_project_is_told_in_one_line(
+    copy_kit: Callable[[str], Path], kit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = tmp_path / "setup.py"
+    setup.write_text(render(copy_kit(kit))["setup.py"])
+    monkeypatch.setattr("setuptools.__version__", "65.5.0")
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(setup))
+    assert (
+        "setuptools 65.5.0 cannot read this pyproject.toml; do: pip install 'setuptools>=77'"
+        in (str(caught.value))
+    )
+
+
 @pytest.fixture
 def environment(project: Path, tmp_path: Path) -> dict[str, Any]:
     place = tmp_path / "environment.py"

@@ -61,6 +61,19 @@ def test_the_help_is_a_result(call, words):
     assert out.startswith("Usage: ")
 
 
+GROUPS = [words for words in VERBS if any(other[:-1] == words for other in VERBS)]
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_command_without_its_verb_is_explained_before_the_error(call, words):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: {' '.join(words)} ")
+    assert (
+        err.splitlines()[-1] == f"error: {' '.join(words)}: which command? They are listed above."
+    )
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_verb_that_there_is_not(call, name):
     code, out, err = call(name, "upgrade-everything")

@@ -55,8 +55,9 @@ def test_what_is_no_kernel_says_what_was_expected(tmp_path):
 def test_a_path_without_this_backend_lists_what_it_has(make_variant, tmp_path):
     make_variant(tmp_path / "build" / "torch-cuda", backend=BackendKind.CUDA)
     make_variant(tmp_path / "build" / "torch-rocm", backend=BackendKind.ROCM)
-    with pytest.raises(NoVariantError, match=r"torch-cuda: .*\n  torch-rocm: "):
+    with pytest.raises(NoVariantError, match=r"torch-cuda: .*\n  torch-rocm: ") as error:
         kernels.get_local_kernel(str(tmp_path))
+    assert str(error.value).endswith(f"kernels doctor {tmp_path}")
 
 
 def test_a_changed_file_is_refused_before_it_runs(project):

@@ -112,6 +112,7 @@ def test_a_project_with_faults_names_all_of_them(publisher, project, call):
     code, _, err = call("lock")
     assert code == 1
     assert "pyproject.toml cannot be read" in err
+    assert "[tool.kernels.dependencies]" in err, "who has none is told what to write"
     assert call("lock", "nowhere")[0] == 2
 
 
@@ -462,7 +463,8 @@ def test_verify_tells_of_repositories_paths_and_locks(publisher, call, make_vari
     publisher.publish("acme/toy")
     code, _, err = call("verify", "acme/toy")
     assert code == 1
-    assert "no variant of acme/toy is on this machine" in err
+    assert "no variant of acme/toy is on this machine: " in err
+    assert "install_kernel" in err
     path = kernels.install_kernel("acme/toy")
     assert call("verify", "acme/toy", "--version", "1") == (
         0,

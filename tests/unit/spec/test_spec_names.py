@@ -87,7 +87,11 @@ def test_repo_ids_are_read_and_written_back(text):
         ("relu", "expected owner/name"),
         ("a/b/c", "expected owner/name"),
         ("", "expected owner/name"),
-        ("acme/toy@v1", "holds '@'; which version, branch, tag or commit is said apart from it"),
+        (
+            "acme/toy@v1",
+            "holds '@'; which version, branch, tag or commit is said apart from it, as version= or "
+            "revision=, on the command line as --version or --revision",
+        ),
         ("/b", "owner is empty"),
         ("a/", "name is empty"),
         ("../b", "owner begins or ends"),

@@ -211,11 +211,15 @@ def _read_versions(
 ) -> tuple[dict[int, tuple[str, str | None]], tuple[tuple[str, str], ...]]:
     """Return version and library by version index, and the pairs of library and version."""
     versions: dict[int, tuple[str, str | None]] = {}
-    needs = []
+    needs: list[tuple[str, str]] = []
     verneed, verdef = by_type.get("SHT_GNU_verneed"), by_type.get("SHT_GNU_verdef")
     if verneed is not None:
+        most = verneed["sh_size"] // _LEAST_VERSION_RECORD
         for library, entries in verneed.iter_versions():
             for entry in entries:
+                # Each record says where the next one is: two that say "here" would go on for hours.
+                if len(needs) >= most:
+                    raise BinaryFormatError(f"the version table has more records than its {most}")
                 versions[entry["vna_other"] & _VERSION_INDEX] = (entry.name, library.name)
                 needs.append((library.name, entry.name))
     if verdef is not None:

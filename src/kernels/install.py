@@ -216,6 +216,9 @@ def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: s
     target = store.folder("variants") / digest
     target.parent.mkdir(parents=True, exist_ok=True)
     mark_used(place, target)
+    if target.is_symlink() or target.is_file():
+        # No variant, and in the way of one.
+        target.unlink()
     try:
         place.rename(target)
     except OSError:

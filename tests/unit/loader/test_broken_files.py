@@ -120,6 +120,28 @@ def test_source_that_is_changed_between_verifying_and_importing_is_not_run(publi
         kernel.late()
 
 
+@pytest.mark.parametrize("kind", ["file", "link", "link to nothing"])
+def test_what_is_in_the_place_of_a_cached_variant_makes_way(publisher, cache, tmp_path, kind):
+    publisher.publish()
+    place = kernels.install_kernel("acme/toy").parent
+    shutil.rmtree(place)
+    elsewhere = tmp_path / "elsewhere"
+    if kind == "file":
+        place.write_text("x")
+    elif kind == "link":
+        elsewhere.mkdir()
+        (elsewhere / "kept").touch()
+        place.symlink_to(elsewhere)
+    else:
+        place.symlink_to(elsewhere)
+    kernels.load.forget()
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    assert place.is_dir()
+    assert not place.is_symlink()
+    assert not list((cache / "tmp").iterdir())
+    assert kind != "link" or (elsewhere / "kept").exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
 def test_an_unreadable_cache(publisher, cache):
     publisher.publish()

@@ -125,6 +125,18 @@ def test_a_version_that_no_table_names_is_refused(tmp_path):
         read_elf(path)
 
 
+def test_version_records_that_go_in_a_circle_are_refused(tmp_path):
+    """A record says how many follow and where; that of zero bytes is the record itself."""
+    data = bytearray((BINARIES / "plain.so").read_bytes())
+    need = data.index(b"\x75\x1a\x69\x09")
+    data[need + 12 : need + 16] = bytes(4)  # vna_next
+    data[need - 14 : need - 12] = b"\xff\xff"  # vn_cnt of the library before it
+    path = tmp_path / "x.so"
+    path.write_bytes(data)
+    with pytest.raises(BinaryFormatError, match="more records than its"):
+        read_elf(path)
+
+
 @given(st.sampled_from(LIBRARIES), st.data())
 def test_damaged_bytes_never_make_the_reader_fail_otherwise(tmp_path_factory, library, data):
     content = bytearray(library.read_bytes())

@@ -55,7 +55,12 @@ def parse_repo_id(text: str) -> RepoId:
     """
     owner, slash, name = text.partition("/")
     fault = None
-    if not slash or "/" in name:
+    if text.startswith(("/", "./", "../", "~")):
+        fault = (
+            "expected owner/name, not a path; where a path may stand, there is nothing at this one "
+            "(get_local_kernel loads a kernel at a path)"
+        )
+    elif not slash or "/" in name:
         fault = "expected owner/name"
     elif "@" in text:
         fault = (

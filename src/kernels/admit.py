@@ -92,8 +92,12 @@ def _doubt(node: Found, settings: Settings, consent: Consent, *, refresh: bool) 
     if located is None or located.hub.is_directory or (node.locked and node.locked.variants):
         # The caller named the path or the folder, or the lock names the very bytes.
         return None
-    from kernels.trust import require_trust, trusts_digests
+    from kernels.trust import is_trusted_digest, require_trust, trusts_digests
 
+    variant = node.on_disk
+    if variant is not None and is_trusted_digest(settings.config, variant.digest):
+        # Whatever the hub says of its owner; a machine that no hub reaches need not ask.
+        return None
     try:
         require_trust(located, settings, consent, refresh=refresh)
     except TrustError as err:

@@ -180,7 +180,7 @@ def _find_obstacle(
 ) -> Advice | None:
     """Return what keeps a fitting variant from being loaded: trust, a kernel or package that it needs."""
     from kernels.python_depends import distribution_of, find_missing
-    from kernels.trust import require_trust
+    from kernels.trust import is_trusted_digest, require_trust
 
     request = Request(settings=settings, backend=backend)
     try:
@@ -190,7 +190,9 @@ def _find_obstacle(
             chosen, f"a kernel that it needs cannot be had: {err}", f"kernels info {ref.repo}"
         )
     for node in nodes:
-        if node.located is not None and not node.located.hub.is_directory:
+        variant = node.on_disk
+        trusted = variant is not None and is_trusted_digest(settings.config, variant.digest)
+        if node.located is not None and not trusted:
             try:
                 require_trust(node.located, settings, consent=False)
             except TrustError as err:

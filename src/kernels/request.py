@@ -68,6 +68,11 @@ class Found(NamedTuple):
     dependencies: tuple[Found, ...] = ()
 
     @property
+    def on_disk(self) -> VariantDir | None:
+        """The variant, where it is on this disk already."""
+        return self.variant or (self.chosen.installed if self.chosen is not None else None)
+
+    @property
     def commit(self) -> str | None:
         """The commit that it is of; None for a path."""
         if self.located is not None:

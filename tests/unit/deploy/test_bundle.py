@@ -64,6 +64,21 @@ def test_the_same_call_loads_it_offline_on_another_machine(
     assert kernels.get_kernel("acme/toy", commit[:8]).VALUE == "torch-cpu"
 
 
+def test_trusted_bytes_are_run_without_asking_whose_they_are(
+    web, publisher, bundle, tmp_path, monkeypatch
+):
+    """A machine that no hub reaches, and nobody who told it so."""
+    publisher.publish(variants=variants("torch-cpu"))
+    assert make(bundle, "--target", "torch2.13-cpu-x86_64-linux", "acme/toy@1") == 0
+    elsewhere(monkeypatch, tmp_path)
+    assert run(["bundle", "install", str(bundle), "--trust"]) == 0
+    assert run(["doctor", "acme/toy"]) == 0
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    web.fault = lambda path: ConnectionError("no network")
+    assert kernels.get_kernel("acme/toy", version=1).VALUE == "torch-cpu"
+    assert run(["doctor", "acme/toy"]) == 0
+
+
 def test_installing_is_no_consent_to_run(web, publisher, bundle, tmp_path, monkeypatch):
     publisher.publish(variants=variants("torch-cpu"))
     assert make(bundle, "--target", "torch2.13-cpu-x86_64-linux", "acme/toy") == 0

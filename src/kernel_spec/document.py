@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,21 @@ def read_plain(path: Path) -> bytes:
     """
     with open_plain(path) as file:
         return file.read()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say in an OSError which file it is about: of an open one, on a full disk, the system does not.
+
+    Raises:
+        OSError: as inside, with the path where it named none.
+    """
+    try:
+        yield
+    except OSError as err:
+        if err.filename is None:
+            err.filename = str(path)
+        raise
 
 
 def join(where: str, key: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_spec.document import naming
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import Listing, hash_file
 from kernel_spec.wire import TreeFile
@@ -215,7 +216,7 @@ def _settle_folders(root: Path) -> None:
 def write_file(staging: Path, target: Path, data: bytes) -> None:
     """Write a small file whole: beside, to the disk, and by rename."""
     place = staging / "file"
-    with place.open("wb") as stream:
+    with naming(target), place.open("wb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())

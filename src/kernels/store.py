@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernel_spec.document import UNREADABLE, read_plain
+from kernel_spec.document import UNREADABLE, naming, read_plain
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
@@ -270,7 +270,7 @@ def write_whole(path: Path, data: bytes, *, lasting: bool = True) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with naming(path), os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             if lasting:

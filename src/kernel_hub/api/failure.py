@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
@@ -17,6 +18,8 @@ from kernel_spec.errors import KernelError
 
 log = logging.getLogger("kernel_hub")
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 
 def answer_error(
     status: int, message: str, *, code: str | None = None, more: Mapping[str, str] | None = None
@@ -26,6 +29,8 @@ def answer_error(
     ``more`` are further members of the body.
     """
     line = " ".join(message.split()).encode("ascii", "backslashreplace").decode()
+    # What was asked for may hold any character, and no header may hold a control character.
+    line = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", line)
     headers = {"X-Error-Message": line} | ({"X-Error-Code": code} if code else {})
     return JSONResponse({"error": message, **(more or {})}, status, headers)
 

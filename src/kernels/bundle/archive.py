@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from kernel_spec.digest import variant_digest
 from kernel_spec.directory import commit_id, encode_ref, parse_listing
-from kernel_spec.document import UNREADABLE
+from kernel_spec.document import UNREADABLE, naming
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import COMMIT_ID, Listing
 from kernel_spec.names import RepoId, commit_fault, parse_repo_id, path_fault, ref_fault
@@ -123,6 +123,7 @@ def write_archive(target: Path, root: Path, kernels: Sequence[Packed]) -> None:
     temporary = Path(name)
     try:
         with (
+            naming(target),
             os.fdopen(handle, "wb") as stream,
             tarfile.open(fileobj=stream, mode="w:", format=tarfile.PAX_FORMAT) as tar,
         ):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub
+from kernel_spec.document import naming
 from kernel_spec.errors import IntegrityError
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Organization, Ref, Refs, TreeFile
@@ -210,7 +211,7 @@ def _extract(bundle: Bundle, kernel: Packed, place: Path) -> Iterator[tuple[str,
     for file in bundle.listings[kernel.listing].files:
         target = place / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as stream:
+        with naming(target), target.open("wb") as stream:
             for block in read_member(bundle, snapshot_path(kernel, file.path)):
                 stream.write(block)
         target.chmod(0o755 if file.executable else 0o644)

@@ -19,6 +19,7 @@ from kernels.bundle.archive import read_bundle
 from kernels.bundle.target import parse_target
 from kernels.cli import run
 from kernels.errors import TrustError
+from kernels.store import write_whole
 
 CUDA = "torch212-cxx11-cu128-x86_64-linux"
 STABLE = "torch-stable-abi29-cu130-x86_64-linux"
@@ -403,3 +404,13 @@ def test_a_kill_while_writing_leaves_the_earlier_bundle(publisher, bundle, monke
     monkeypatch.undo()
     assert bundle.read_bytes() == before
     assert list(bundle.parent.iterdir()) == [bundle]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device here that is always full")  # noqa: PTH110
+def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch):
+    """What is written to an open file fails without a name."""
+    full = (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "new"))
+    monkeypatch.setattr("tempfile.mkstemp", lambda **_: full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_whole(tmp_path / "kernels.lock", b"x")
+    assert caught.value.filename == str(tmp_path / "kernels.lock")

@@ -90,6 +90,13 @@ def test_line_ends_do_not_reach_a_header(toy):
     assert "x-evil" not in answer.headers
 
 
+def test_control_characters_do_not_reach_a_header(toy):
+    """The server sends no answer at all whose header holds one."""
+    answer = toy.ask("GET", "/kernels/acme/toy/resolve/v1/a%00%01%7f.py")
+    assert answer.status == 404
+    assert all(" " <= letter <= "~" for letter in answer.headers["x-error-message"])
+
+
 FORM = "/api/kernels/acme/toy/paths-info/v1"
 
 

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kernel_spec.document import Reader, write_json
+from kernel_spec.document import Reader, naming, write_json
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.names import path_fault
 from kernel_spec.wire import TreeFile
@@ -129,8 +130,11 @@ def hash_file(path: Path, *, copy_to: Path | None = None) -> tuple[int, str, str
         whole = hashlib.sha256()
         read = 0
         with ExitStack() as stack:
-            copy = None if copy_to is None else stack.enter_context(copy_to.open("wb"))
-            while block := source.read(_BLOCK):
+            copy = None
+            if copy_to is not None:
+                stack.enter_context(naming(copy_to))
+                copy = stack.enter_context(copy_to.open("wb"))
+            while block := _read_block(source, path):
                 read += len(block)
                 blob.update(block)
                 whole.update(block)
@@ -139,3 +143,8 @@ def hash_file(path: Path, *, copy_to: Path | None = None) -> tuple[int, str, str
     if read != size:
         raise IntegrityError(f"{path}: changed while it was read, from {size} to {read} bytes")
     return size, blob.hexdigest(), whole.hexdigest()
+
+
+def _read_block(source: FileIO, path: Path) -> bytes:
+    with naming(path):
+        return source.read(_BLOCK)

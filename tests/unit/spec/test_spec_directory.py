@@ -1,6 +1,7 @@
 import hashlib
 import os
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from kernel_spec import directory, staging
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
+from kernel_spec.listing import hash_file
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
@@ -482,3 +484,11 @@ def test_a_branch_deleted_while_the_refs_are_read_is_no_branch(hub, write, monke
 
     monkeypatch.setattr(directory, "read_plain", delete_then_read)
     assert directory.read_refs(hub, REPO) == Refs((Ref("v1", commit),), ())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")
+def test_a_copy_to_a_full_disk_is_told_with_the_place(tmp_path):
+    (tmp_path / "source").write_bytes(b"x" * (2 << 20))
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        hash_file(tmp_path / "source", copy_to=Path("/dev/full"))
+    assert caught.value.filename == "/dev/full"

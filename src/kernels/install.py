@@ -308,7 +308,7 @@ def receive(
         except OSError as err:
             if isinstance(err, KernelError):
                 raise
-            raise CacheError(path, err) from err
+            raise CacheError(path, err) from None
         return sha256.hexdigest()
 
     return again(receive_once, hub)
@@ -400,6 +400,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as err:
         if isinstance(err, CacheError):
             raise
+        # The place and the reason are in it; what pathlib tried before would be a page of tracebacks.
         raise CacheError(
             Path(err.filename) if isinstance(err.filename, str) else path, err
-        ) from err
+        ) from None

@@ -69,7 +69,7 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
         if not place.is_dir():
             return None
     except OSError as err:
-        raise CacheError(place, err) from err
+        raise CacheError(place, err) from None
     mark_used(place)
     manifest = read_manifest(place)
     if manifest is None:

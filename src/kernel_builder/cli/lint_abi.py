@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.frame import json_option, project_argument
+from kernel_spec.amounts import format_count
 
 
 @click.command("lint-abi")
@@ -20,6 +21,7 @@ def lint_abi(directory: Path, as_json: bool) -> None:
     from kernel_builder.config.model import FILE_NAME, TvmFfiFramework
     from kernel_builder.config.read import read_build
     from kernel_builder.errors import ProjectError
+    from kernel_builder.known import read_known
     from kernel_builder.sources import read_sources
 
     place = directory.parent if directory.name == FILE_NAME else directory
@@ -46,7 +48,8 @@ def lint_abi(directory: Path, as_json: bool) -> None:
         click.echo(
             f"{count} lines block the stable ABI; docs/guide/checks.md says how to go on"
             if count
-            else f"nothing in {len(files)} C++ files blocks the stable ABI; write stable-abi in build.toml"
+            else f"nothing in {format_count(len(files), 'C++ file')} blocks the stable ABI: builds are for it, "
+            f"from torch {read_known().lowest_stable_abi} on unless build.toml says otherwise"
         )
     if findings:
         raise click.exceptions.Exit(1)

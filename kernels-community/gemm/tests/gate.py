@@ -9,8 +9,11 @@ import torch
 
 from kernel_builder.gate import Case
 
-# |found - exact| / (1 + |exact|): half the rounding of bfloat16, which every result has.
-TOLERANCE = 4e-3
+# |found - exact| / (1 + |exact|): half the rounding of bfloat16, which every result has. Hopper's
+# matrix unit sums with 13 bits, so that sums whose terms cancel are further off there: by 2^-12 of
+# the sum of their sizes, which is about 0.1 for the inputs below. tests/test_gemm_accuracy.py and
+# tests/gpu/test_gemm_gpu.py hold each element to exactly that.
+TOLERANCE = {"cpu": 4e-3, "cuda": 4e-2}
 
 
 def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
@@ -37,7 +40,7 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
             "reference": getattr(kernel.reference, name),
             "inputs": inputs,
             "sizes": {"m": 1, "n": 8, "k": 128},
-            "tolerance": dict.fromkeys(dtypes, TOLERANCE),
+            "tolerance": dict.fromkeys(dtypes, TOLERANCE[device.type]),
             "differentiable": False,
         }
         yield Case(

@@ -61,12 +61,13 @@ def count_norms():
 
 @contextmanager
 def count_ops(name):
-    """Count the calls of an op of a kernel, as torch's profiler sees them."""
+    """Count the calls of an op of a kernel, which fills or returns, as torch's profiler sees them."""
     counts = []
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         yield counts
     counts += [
         event.name
         for event in profile.events()
-        if event.name.startswith("_activation") and event.name.endswith(f"::{name}")
+        if event.name.startswith("_activation")
+        and event.name.endswith((f"::{name}", f"::{name}_value"))
     ]

@@ -76,6 +76,7 @@ gpu:
 docs: setup
 	@$(BIN)/python tools/generate_reference.py
 	@$(BIN)/python tools/draw_figures.py
+	@$(BIN)/python tools/fill_figures.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

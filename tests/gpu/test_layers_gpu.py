@@ -26,6 +26,7 @@ from kernels import (  # noqa: E402
     LocalLayerRepository,
     Mode,
     kernelize,
+    replace_kernel_forward_from_hub,
     report,
     unkernelize,
     use_kernel_forward_from_hub,
@@ -274,3 +275,45 @@ def test_llama_of_transformers(mapping: dict[str, Any]) -> None:
     assert sum("norm_forward_kernel" in name for name in names) == 2 * LAYERS + 1
     unkernelize(model)
     assert report(model).kernels == ()
+
+
+def test_stable_diffusion_of_diffusers(mapping: dict[str, Any]) -> None:
+    pytest.importorskip("diffusers")
+    from diffusers import SD3Transformer2DModel
+    from diffusers.models.normalization import RMSNorm as TheirNorm
+
+    torch.manual_seed(0)
+    plain = SD3Transformer2DModel(
+        sample_size=8,
+        patch_size=1,
+        in_channels=4,
+        out_channels=4,
+        num_layers=LAYERS,
+        attention_head_dim=64,
+        num_attention_heads=HEADS,
+        caption_projection_dim=HIDDEN,
+        joint_attention_dim=HIDDEN,
+        pooled_projection_dim=64,
+        qk_norm="rms_norm",
+    )
+    plain = plain.to(DEVICE).eval()
+    inputs = {
+        "hidden_states": torch.randn(2, 4, 8, 8, device=DEVICE),
+        "encoder_hidden_states": torch.randn(2, 10, HIDDEN, device=DEVICE),
+        "pooled_projections": torch.randn(2, 64, device=DEVICE),
+        "timestep": torch.tensor([1.0, 2.0], device=DEVICE),
+    }
+    model = copy.deepcopy(plain)
+    # diffusers marks no layers, so the user does, each with what the kernel needs of it.
+    replace_kernel_forward_from_hub(TheirNorm, "RMSNorm", lambda norm: norm.bias is None)
+    replace_kernel_forward_from_hub(nn.SiLU, "SiLU", lambda silu: not silu.inplace)
+    with use_kernel_mapping(mapping, inherit_mapping=False):
+        kernelize(model, mode=Mode.INFERENCE, strict=True)
+    norms = sum(isinstance(module, TheirNorm) for module in plain.modules())
+    activations = sum(isinstance(module, nn.SiLU) for module in plain.modules())
+    assert norms > 0
+    assert len(report(model).kernels) == norms + activations
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(**inputs).sample, plain(**inputs).sample, rtol=1e-3, atol=1e-3
+        )

@@ -38,6 +38,7 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
 )
+from kernels.waiting import TooSlowError, Wait
 
 # Seconds: to connect and between two reads, and the pauses before a further attempt.
 TIMEOUT = 15.0
@@ -55,7 +56,8 @@ LISTED_SECONDS = 600.0
 REDIRECTS = 10
 REDIRECT_BYTES = 1 << 16
 REDIRECT_SECONDS = 1.0
-# Once it has sent for so long, its average must be at least this many bytes a second.
+# So long its head, and each next piece of its body, may take. Once the body took so long, its
+# average must be at least this many bytes a second.
 PATIENCE_SECONDS = 60.0
 SLOWEST = 1024
 
@@ -143,11 +145,11 @@ class HttpHub:
         session = self._session
         headers = {**self._headers, "accept-encoding": "identity"}
         try:
-            with self._stream(url, headers=headers) as response:
+            with self._stream(url, wait := _wait(), headers=headers) as response:
                 if response.status_code != 200:
                     raise _refusal(self.url, response, repo, commit)
                 # In pieces as they come: a larger one would hide how slowly they do.
-                yield from self._in_time(response.iter_bytes(), url)
+                yield from self._in_time(response.iter_bytes(), url, wait)
         except HubUnreachableError:
             raise
         except (_http_error(session), ConnectionError) as err:
@@ -173,12 +175,12 @@ class HttpHub:
 
         url = f"{self.url}/api/kernels?author={quote(repo.owner, safe='')}&limit=200"
         session = self._session
-        body, until = b"", time.monotonic() + LISTING_TIMEOUT
+        body = b""
         try:
-            with self._stream(url, timeout=LISTING_TIMEOUT) as response:
+            with self._stream(url, _short_wait()) as response:
                 for chunk in response.iter_bytes():
                     body += chunk
-                    if len(body) > LISTING_BYTES or time.monotonic() > until:
+                    if len(body) > LISTING_BYTES:
                         return ()
             ids = [str(entry["id"]) for entry in json.loads(body)]
         except (_http_error(session), *UNREADABLE):
@@ -190,31 +192,43 @@ class HttpHub:
         session = self._session
         try:
             url = f"{self.url}/api/models/{repo}"
-            with self._stream(url, timeout=LISTING_TIMEOUT) as response:
+            with self._stream(url, _short_wait()) as response:
                 return int(response.status_code) == 200
         except (_http_error(session), ConnectionError):
             return False
 
     @contextmanager
     def _stream(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float = TIMEOUT
+        self, url: str, wait: Wait, *, headers: Mapping[str, str] | None = None
     ) -> Iterator[Any]:
         """Ask, and follow redirects; the body of the answer is still to be read.
 
         The session would read all that a redirect itself says, and that may have no end.
 
         Raises:
+            HubUnreachableError: the wait is over, here or while the caller reads the body.
             ConnectionError: too many redirects, or one that gives up encryption; beside the
                 errors of the session.
         """
+        try:
+            with self._following(
+                url, wait, self._headers if headers is None else headers
+            ) as response:
+                yield response
+        except TooSlowError:
+            raise _too_slow(self.url, f"kept {url} waiting for {wait.whole:.0f} s") from None
+
+    @contextmanager
+    def _following(self, url: str, wait: Wait, headers: Mapping[str, str]) -> Iterator[Any]:
         session = self._session
         with ExitStack() as answers:
             response = answers.enter_context(
                 session.stream(
                     "GET",
                     url,
-                    headers=self._headers if headers is None else headers,
-                    timeout=timeout,
+                    headers=headers,
+                    # To connect, to read, to write, for a free connection.
+                    timeout=(wait.read, wait, wait.read, wait.read),
                     follow_redirects=False,
                 )
             )
@@ -260,8 +274,8 @@ class HttpHub:
         session = self._session
         for pause in (*self.pauses, None):
             try:
-                with self._stream(url) as response:
-                    body = b"".join(self._in_bounds(response.iter_bytes(), url))
+                with self._stream(url, wait := _wait()) as response:
+                    body = b"".join(self._in_bounds(response.iter_bytes(), url, wait))
             except HubUnreachableError:
                 raise
             except (_http_error(session), ConnectionError) as err:
@@ -270,37 +284,34 @@ class HttpHub:
                     raise _unreachable(self.url, url, err) from None
                 time.sleep(pause)
                 continue
-            wait = _pause_of(response, pause)
-            if wait is None or not is_passing(response.status_code):
+            again = _pause_of(response, pause)
+            if again is None or not is_passing(response.status_code):
                 return response, body
-            time.sleep(wait)
+            time.sleep(again)
         raise AssertionError("the last attempt returns or raises")
 
-    def _in_bounds(self, chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+    def _in_bounds(self, chunks: Iterator[bytes], url: str, wait: Wait) -> Iterator[bytes]:
         size = 0
-        for chunk in self._in_time(chunks, url):
+        for chunk in self._in_time(chunks, url, wait):
             size += len(chunk)
             if size > ANSWER_BYTES:
                 raise WireError(f"{url}: the answer has more than {ANSWER_BYTES >> 20} MiB.")
             yield chunk
 
-    def _in_time(self, chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+    def _in_time(self, chunks: Iterator[bytes], url: str, wait: Wait) -> Iterator[bytes]:
         """Pass the bytes on for as long as they come at a bearable pace."""
         spent, size = 0.0, 0
         while True:
             # Only the hub's time counts, not what the receiver does with a chunk.
             asked = time.monotonic()
+            wait.begin()
             chunk = next(chunks, None)
             spent += time.monotonic() - asked
             if chunk is None:
                 return
             size += len(chunk)
             if spent > PATIENCE_SECONDS and size < spent * SLOWEST:
-                raise HubUnreachableError(
-                    self.url,
-                    f"{self.url} sent {size} bytes of {url} in {spent:.0f} s, too slowly to wait. "
-                    "Try again later, or check the network and the proxy settings.",
-                )
+                raise _too_slow(self.url, f"sent {size} bytes of {url} in {spent:.0f} s")
             yield chunk
 
     @cached_property
@@ -324,6 +335,14 @@ class HttpHub:
             headers={"user-agent": agent},
         )
         return headers
+
+
+def _wait() -> Wait:
+    return Wait(read=TIMEOUT, whole=PATIENCE_SECONDS)
+
+
+def _short_wait() -> Wait:
+    return Wait(read=LISTING_TIMEOUT, whole=LISTING_TIMEOUT)
 
 
 def _drop_body(redirect: Any) -> None:
@@ -378,6 +397,14 @@ def _refusal(
         "A private or gated kernel needs a token with access to it: run 'hf auth login', "
         "with HF_ENDPOINT naming this hub.",
         status=status,
+    )
+
+
+def _too_slow(hub: str, what: str) -> HubUnreachableError:
+    return HubUnreachableError(
+        hub,
+        f"{hub} {what}, too slowly to wait. "
+        "Try again later, or check the network and the proxy settings.",
     )
 
 

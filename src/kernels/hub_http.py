@@ -10,7 +10,6 @@ other hubs of ``KERNELS_HUB``.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import time
@@ -67,25 +66,9 @@ Session = Any
 
 
 def _hub_session() -> Session:
-    return _hub_client().get_session()
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # documented there
 
-
-def _hub_client() -> Any:
-    """Return ``huggingface_hub.utils``, of which the functions used here are documented there.
-
-    To import it makes so many objects that the garbage collector would look through all that torch has
-    made, which takes longer than the import and finds nothing.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        client = importlib.import_module("huggingface_hub.utils")
-        # It imports its parts when they are asked for.
-        _ = (client.get_session, client.build_hf_headers)
-    finally:
-        if collects:
-            gc.enable()
-    return client
+    return get_session()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,8 +326,10 @@ class HttpHub:
         agent = format_user_agent(
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
         # Ours replaces the whole header: theirs is not a legal one when telemetry is off.
-        headers: dict[str, str] = _hub_client().build_hf_headers(
+        headers: dict[str, str] = build_hf_headers(
             token=None if self.send_token else False,
             library_name="kernels",
             headers={"user-agent": agent},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import subprocess
@@ -117,14 +116,3 @@ def test_a_warm_load_is_light(publisher):
 
 def test_the_public_names_are_all_there():
     assert all(getattr(kernels, name) is not None for name in kernels.__all__)
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_the_first_question_leaves_the_garbage_collector_as_it_was(web, collects):
-    """It is paused while the hub's client is imported."""
-    (gc.enable if collects else gc.disable)()
-    try:
-        assert not kernels.has_kernel("acme/nothing")
-        assert gc.isenabled() == collects
-    finally:
-        gc.enable()

@@ -1,8 +1,8 @@
 """The protocol of the public Hub, read with the session of ``huggingface_hub``.
 
-That session brings proxies, certificates and connection reuse, and its header builder the user's
-token; it is imported at the first question, which a warm cache never asks. One ``GET`` per file
-at the commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
+That session brings proxies, certificates and connection reuse, and that package finds the user's
+token; it is imported at the first question, which a warm cache never asks. One ``GET`` per file at
+the commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
 
 The token of the user is for one hub, the one that ``HF_ENDPOINT`` names. It is not sent to the
 other hubs of ``KERNELS_HUB``.
@@ -326,15 +326,11 @@ class HttpHub:
         agent = format_user_agent(
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
-        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+        # Not its build_hf_headers: to describe this machine, that asks the public hub a question.
+        from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
 
-        # Ours replaces the whole header: theirs is not a legal one when telemetry is off.
-        headers: dict[str, str] = build_hf_headers(
-            token=None if self.send_token else False,
-            library_name="kernels",
-            headers={"user-agent": agent},
-        )
-        return headers
+        token = get_token_to_send(None if self.send_token else False)
+        return {"user-agent": agent} | ({"authorization": f"Bearer {token}"} if token else {})
 
 
 def _wait() -> Wait:

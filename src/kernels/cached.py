@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
+from kernels.errors import CacheError
 from kernels.install import find_leftovers
 from kernels.source import variants_of
 from kernels.store import (
@@ -82,6 +83,27 @@ class Leftover(NamedTuple):
 
     path: Path
     size: int
+
+
+def require_readable(store: Store) -> None:
+    """See that the cache's folders are folders that can be read, or not there yet.
+
+    Raises:
+        CacheError: one is not.
+    """
+    folders = (*DOCUMENT_FOLDERS, "variants", "locks", "tmp")
+    for path in (store.root, store.folder(""), *map(store.folder, folders)):
+        try:
+            # Through the dot, since what is in a folder is out of reach where it may only be listed.
+            os.scandir(f"{path}/.").close()
+        except FileNotFoundError:
+            continue
+        except OSError as err:
+            advice = (
+                "Let this user read it, move away what is there in place of a folder, or set "
+                "KERNELS_CACHE to another directory."
+            )
+            raise CacheError(path, err, advice=advice) from err
 
 
 def list_variants(store: Store, commits: Collection[CachedCommit]) -> list[CachedVariant]:

@@ -206,11 +206,14 @@ class HubAccessError(KernelError, PermissionError):
 class CacheError(KernelError, OSError):
     """The cache cannot be read or written."""
 
-    def __init__(self, path: Path, cause: OSError) -> None:
+    def __init__(self, path: Path, cause: OSError, *, advice: str = "") -> None:
         self.path = path
         super().__init__(
             f"The kernel cache cannot be used: {path}: {cause.strerror or cause}. "
-            "Set KERNELS_CACHE to a directory that this user may write and that has room."
+            + (
+                advice
+                or "Set KERNELS_CACHE to a directory that this user may write and that has room."
+            )
         )
 
 

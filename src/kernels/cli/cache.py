@@ -254,7 +254,10 @@ def _format_time(seconds: float) -> str:
 
 
 def _store() -> Store:
+    from kernels.cached import require_readable
     from kernels.settings import read_settings
     from kernels.store import Store
 
-    return Store(read_settings().cache)
+    store = Store(read_settings().cache)
+    require_readable(store)
+    return store

@@ -434,3 +434,36 @@ def test_a_child_that_was_forked_in_the_middle_of_a_mark_can_load(toys):
     with in_use._marks.lock:
         code, _ = as_another_process(lambda: kernels.get_kernel("acme/toy").VALUE)
     assert code == 2
+
+
+@pytest.mark.parametrize("command", ["list", "verify", "prune", "prune --yes"])
+@pytest.mark.parametrize("name", ["", "variants", "trees", "tmp"])
+def test_a_file_in_place_of_a_folder_is_no_empty_cache(cache, capsys, command, name):
+    place = cache / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("")
+    assert run(["cache", *command.split()]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{place}: Not a directory" in err
+    assert "move away" in err
+    assert place.is_file()
+
+
+def test_a_cache_that_cannot_be_read_is_told_with_its_place(cache, capsys):
+    """A link to itself, since a superuser may read all that there is."""
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.symlink_to(cache.name)
+    assert run(["cache", "list"]) == 1
+    assert f"{cache}: Too many levels of symbolic links" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="a superuser may read all that there is")
+@pytest.mark.parametrize("mode", [0o000, 0o600])
+def test_a_cache_of_somebody_else_is_told_with_its_place(toys, cache, capsys, mode):
+    (cache / "variants").chmod(mode)
+    try:
+        assert run(["cache", "list"]) == 1
+    finally:
+        (cache / "variants").chmod(0o700)
+    assert f"{cache / 'variants'}: Permission denied" in capsys.readouterr().err

@@ -174,7 +174,9 @@ def _framework_reasons(system: System, framework: Framework) -> Iterator[Reason]
                 )
         case TvmFfi(version=version):
             if system.tvm_ffi != version:
-                found = "none" if system.tvm_ffi is None else f"tvm-ffi {system.tvm_ffi}"
+                found = (
+                    "no apache-tvm-ffi" if system.tvm_ffi is None else f"tvm-ffi {system.tvm_ffi}"
+                )
                 yield Reason(
                     "framework-version", f"built for tvm-ffi {version}, this system has {found}"
                 )

@@ -107,7 +107,7 @@ print(len({kernel.__name__ for kernel, _ in found}))
 @pytest.mark.parametrize(
     ("prelude", "words"),
     [
-        ("", "built for tvm-ffi 0.1, this system has none"),
+        ("", "built for tvm-ffi 0.1, this system has no apache-tvm-ffi"),
         (
             "import types; m = types.ModuleType('tvm_ffi'); m.__version__ = '0.2.3'; "
             "sys.modules['tvm_ffi'] = m",
@@ -146,7 +146,9 @@ def test_versions_and_doctor_say_so(hub: Path, tmp_path: Path) -> None:
         )
         return done.stdout + done.stderr
 
-    assert "built for tvm-ffi 0.1, this system has none" in run("versions", "acme/tvm-add")
+    assert "built for tvm-ffi 0.1, this system has no apache-tvm-ffi" in run(
+        "versions", "acme/tvm-add"
+    )
     assert "pip install 'apache-tvm-ffi==0.1.*'" in run("doctor", "acme/tvm-add")
 
 

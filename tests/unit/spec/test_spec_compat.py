@@ -121,7 +121,7 @@ def reasons_of(system, name):
         ("torch213-cpu-x86_64-windows", "built for windows, this system runs linux"),
         ("torch213-cu130-x86_64-linux", "built for cuda 13.0, this system has cpu"),
         ("torch-rocm", "runs on rocm, this system has cpu"),
-        ("tvm-ffi01-cpu-x86_64-linux", "built for tvm-ffi 0.1, this system has none"),
+        ("tvm-ffi01-cpu-x86_64-linux", "built for tvm-ffi 0.1, this system has no apache-tvm-ffi"),
     ],
 )
 def test_reasons_say_what_was_built_and_what_is_there(name, text):

@@ -7,7 +7,7 @@ import platform
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -122,7 +122,8 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
     """Ask a compiler what it is and where its files are.
 
     Raises:
-        ToolchainError: it is too old, for another machine, or lacks a file that a link needs.
+        ToolchainError: it is too old, for another machine, or lacks a file that a link needs or a
+            program that it starts.
         CommandError: it cannot be run.
     """
 
@@ -149,6 +150,8 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
             f"{compiler.command[0]} compiles for {cpu}, and the variant is for "
             f"{target_cpu(settings)}; set CXX to a compiler for that, or choose with --cpu"
         )
+    # Clang has an assembler of its own.
+    _require_programs(compiler, ("as", "ld") if family is Family.GCC else ("ld",), ask, settings)
     files: dict[str, Path] = {}
     missing = []
     names = [*_LINK_FILES, *_SHARED_LIBRARIES, _LOADERS[cpu]]
@@ -174,6 +177,23 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
         files={name: files[name] for name in _LINK_FILES if name in files},
         shared=shared,
     )
+
+
+def _require_programs(
+    compiler: Compiler, names: Iterable[str], ask: Callable[[str], str], settings: Settings
+) -> None:
+    """See that the programs that a compiler starts are beside it, or on the path that it gets."""
+    path = settings.variables.get("PATH", "")
+    # Where one is not beside it, the compiler answers with the name alone.
+    said = {name: ask(f"-print-prog-name={name}") for name in names}
+    lacking = [name for name, found in said.items() if shutil.which(found, path=path) is None]
+    if lacking:
+        where = f"PATH={path}" if path else "PATH, which is empty"
+        raise ToolchainError(
+            f"{compiler.command[0]} needs {' and '.join(lacking)}, found neither beside it nor in "
+            f"{where}; add their directory to PATH, or install them (Debian: apt-get install "
+            "binutils; Fedora: dnf install binutils)"
+        )
 
 
 _LINK_FILES = (

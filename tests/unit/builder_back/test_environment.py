@@ -189,6 +189,38 @@ def test_a_compiler_for_another_processor_is_refused(
         read_toolchain(get_compiler(settings), settings)
 
 
+@pytest.mark.parametrize(
+    ("version", "path", "said"),
+    [
+        ("g++ 12.2.0", "", r"needs as and ld, .* nor in PATH, which is empty; "),
+        ("g++ 12.2.0", "/no/bin", r"needs as and ld, .* nor in PATH=/no/bin; "),
+        ("clang version 16.0", "/no/bin", r"needs ld, .* nor in PATH=/no/bin; "),
+    ],
+)
+def test_the_programs_that_a_compiler_starts_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, path: str, said: str
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    compiler = tmp_path / "g++"
+    compiler.write_text(
+        f"#!/bin/sh\ncase $1 in --version) echo {version};; -dumpversion) echo 12;;\n"
+        "-dumpmachine) echo x86_64-linux-gnu;; -print-prog-name=*) echo ${1#*=};; esac\n"
+    )
+    compiler.chmod(0o755)
+    environ = {"PATH": path, "CXX": str(compiler), "HOME": str(tmp_path)}
+    settings = read_settings(environ)
+    with pytest.raises(ToolchainError, match=said) as caught:
+        read_toolchain(get_compiler(settings), settings)
+    assert str(compiler) in str(caught.value)
+    # With both on the path, it goes on to the next thing that is lacking.
+    for name in ("as", "ld"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    settings = read_settings({**environ, "PATH": str(tmp_path)})
+    with pytest.raises(ToolchainError, match=r"has no crti\.o"):
+        read_toolchain(get_compiler(settings), settings)
+
+
 def test_an_nvcc_on_the_search_path_is_not_taken(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

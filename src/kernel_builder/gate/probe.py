@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -60,6 +60,20 @@ def read_cases(place: Path, kernel: ModuleType, device: Any) -> tuple[Case, ...]
     if twice:
         raise ValueError(f"{place.name}: two cases are called {', '.join(twice)}")
     return found
+
+
+def load_kernel(directory: Path, needed: Sequence[Mapping[str, Any]]) -> ModuleType:
+    """Import a variant and, before it, the kernels that it needs, as ``needed.find_needed`` names them.
+
+    Raises:
+        KernelError: files are not those that were built, or an import fails.
+    """
+    from kernels.importer import load, read_variant
+
+    below = {
+        each["repo_id"]: load_kernel(Path(each["directory"]), each["needs"]) for each in needed
+    }
+    return load(read_variant(directory), below)
 
 
 def list_checks(
@@ -114,12 +128,10 @@ def main(request: dict[str, Any]) -> int:
     sys.path.append(request["root"])
     import torch
 
-    from kernels.importer import load_directory
-
     device = torch.device(request["device"])
     with Path(request["answer"]).open("a", encoding="utf-8") as stream:
         try:
-            kernel = load_directory(Path(request["directory"]))
+            kernel = load_kernel(Path(request["directory"]), request["needed"])
             cases = read_cases(Path(request["file"]), kernel, device)
         except Exception as err:  # noqa: BLE001  (a kernel's code ran, and a project's)
             _write(stream, {"unusable": _place(err, request["file"])})

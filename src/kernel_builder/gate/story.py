@@ -1,4 +1,4 @@
-"""The story of the gate: variant → its cases in a clean process → faults, or a proof in its metadata."""
+"""The story of the gate: variant → what it needs → its cases in a clean process → faults, or a proof in its metadata."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from typing import Any
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.variant import find_variants
 from kernel_builder.described import write_metadata
-from kernel_builder.errors import CommandError, ProjectError
-from kernel_builder.gate import probe
+from kernel_builder.errors import CommandError, ImportCheckError, ProjectError
+from kernel_builder.gate import needed, probe
 from kernel_builder.gate.fresh_memory import MALLOC_BYTE
 from kernel_builder.gate.outcome import GATE_FILE, fault
 from kernel_builder.import_check import find_loader, python_places
+from kernel_builder.process import run
 from kernel_builder.proof import add_proof, remove_proof
 from kernel_builder.sandbox import Sandbox, View, choose_sandbox, run_confined
 from kernel_builder.settings import Settings
@@ -111,6 +112,7 @@ def run_gate(
         seconds: the longest time that all cases together may take.
 
     Raises:
+        ImportCheckError: a kernel that it needs cannot be had.
         ProjectError: the variant cannot be loaded, or the gate file is wrong; it says where.
         CommandError: the process ended before anything was tried.
     """
@@ -118,18 +120,46 @@ def run_gate(
     metadata = parse_metadata((variant / FILE_NAME).read_bytes())
     sandbox = choose_sandbox(settings)
     with tempfile.TemporaryDirectory(prefix="gate-") as scratch:
-        request = {
+        request: dict[str, Any] = {
             "root": find_loader() or str(Path(probe.__file__).parents[2]),
             "directory": str(variant),
             "file": str(gate_file),
             "device": device,
             "id": metadata.id,
             "answer": str(Path(scratch) / "answer"),
+            "needed": [],
         }
+        if metadata.kernel_depends:
+            request["needed"] = _find_needed(request, Path(scratch), seconds)
         lines, deaths = _run(request, Path(scratch), sandbox, settings, seconds)
     result = _conclude(lines, deaths, variant, device, (sandbox.note,))
     _record(variant, metadata, result)
     return result
+
+
+def _find_needed(request: Mapping[str, Any], scratch: Path, seconds: float) -> list[dict[str, Any]]:
+    """Find the kernels that the variant needs, with the user's own environment and network."""
+    asked, answer = scratch / "needed.json", scratch / "found.json"
+    asked.write_text(json.dumps({**request, "answer": str(answer)}))
+    try:
+        run([sys.executable, "-I", "-B", needed.__file__, asked], cwd=scratch, timeout=seconds)
+    except CommandError as err:
+        if err.finished.code != needed.LACKING or not answer.is_file():
+            raise
+        raise ImportCheckError(
+            f"{Path(request['directory']).name}: the gate loads it with the kernels of its "
+            f"kernel-depends, and one cannot be had:\n{json.loads(answer.read_text())['lacking']}\n"
+            "Before that kernel is published, LOCAL_KERNELS=owner/name=path names a copy that is "
+            "built on this disk; KERNELS_HUB names the hubs that have others."
+        ) from err
+    found: list[dict[str, Any]] = json.loads(answer.read_text())["needed"]
+    return found
+
+
+def _places(found: Sequence[Mapping[str, Any]]) -> Iterator[Path]:
+    for each in found:
+        yield Path(each["directory"])
+        yield from _places(each["needs"])
 
 
 def _run(
@@ -199,7 +229,8 @@ def _describe_unusable(request: Mapping[str, Any], said: str) -> ProjectError:
 def _view(request: Mapping[str, Any], scratch: Path) -> View:
     package = Path(probe.__file__).parents[1]
     readable = (Path(request["directory"]), Path(request["file"]).parent, package)
-    return View(readable=(*readable, *python_places()), writable=(scratch,), gpu=True)
+    places = (*readable, *_places(request["needed"]), *python_places())
+    return View(readable=places, writable=(scratch,), gpu=True)
 
 
 def _variables(settings: Settings, scratch: Path) -> dict[str, str]:

@@ -326,7 +326,7 @@ class HttpHub:
         agent = format_user_agent(
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
-        # Not its build_hf_headers: to describe this machine, that asks the public hub a question.
+        # Not its build_hf_headers: to describe this machine, that asks the hub of HF_ENDPOINT first.
         from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
 
         token = get_token_to_send(None if self.send_token else False)

@@ -215,7 +215,10 @@ class HttpHub:
                 url, wait, self._headers if headers is None else headers
             ) as response:
                 yield response
-        except TooSlowError:
+        except (TooSlowError, _http_error(self._session)):
+            # The last read may have run out of time itself: that is no reason to ask again.
+            if not wait.is_over:
+                raise
             raise _too_slow(self.url, f"kept {url} waiting for {wait.whole:.0f} s") from None
 
     @contextmanager

@@ -34,6 +34,11 @@ class Wait:
         """Begin to wait for the next thing."""
         self._until = time.monotonic() + self.whole
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left."""
+        return time.monotonic() >= self._until
+
     def __index__(self) -> int:
         """Return the whole seconds that the next read may last.
 

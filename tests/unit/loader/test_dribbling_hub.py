@@ -134,6 +134,16 @@ def test_a_file_and_a_suggestion_are_given_up(session, place):
             )
 
 
+def test_a_last_read_that_runs_out_of_time_is_no_reason_to_ask_again(session):
+    """Reads get whole seconds, so the last one may end by its own time-out."""
+    with dribbling_server(OK, b"", good=1) as (url, connections):
+        hub = HttpHub(url=url, session=session)
+        hub.read_refs(REPO)
+        with given_up_soon(), pytest.raises(HubUnreachableError, match="too slowly"):
+            hub.read_refs(REPO)
+    assert len(connections) == 1
+
+
 def test_on_a_connection_that_served_well_before(session):
     with dribbling_server(*in_a_header(), good=2) as (url, connections):
         hub = HttpHub(url=url, session=session)

@@ -83,6 +83,7 @@ WORDS = (
     "kernel-builder devshell {project}",
     "kernel-builder testshell {project}",
     "kernel-builder upload {project}",
+    "kernel-builder build-and-copy {project}",
     "kernel-builder build-and-upload {project}",
     "kernel-builder fill-card {project} {none}",
     "kernel-builder completions bash",
@@ -113,6 +114,7 @@ HARMLESS = {
 REPORTS = {
     ("kernels", "doctor"),
     ("kernel-builder", "build"),
+    ("kernel-builder", "build-and-copy"),
     ("kernel-builder", "build-and-upload"),
     ("kernel-builder", "check-builds"),
 }

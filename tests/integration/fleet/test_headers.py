@@ -16,8 +16,6 @@ import kernels
 CALLER = "import kernels; print(kernels.get_kernel('acme/toy', user_agent={agent!r}).VALUE)"
 # RFC 9110, 5.5: a field value is visible characters, with single blanks between them.
 LEGAL = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")
-# The session of huggingface_hub asks where a proxy is named, and the loader itself where none is.
-WAYS = {"direct": {}, "session": {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}}
 
 
 @pytest.fixture(autouse=True)
@@ -38,31 +36,27 @@ def recording(hub):
         yield gate.url, agents
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_header_is_that_which_hubs_know(web, host, way):
+def test_the_header_is_that_which_hubs_know(web, host):
     with recording(web) as (url, agents):
         host.hub = url
-        assert host.run(CALLER.format(agent={"diffusers": "0.42.1"}), **WAYS[way]) == "1"
+        assert host.run(CALLER.format(agent={"diffusers": "0.42.1"})) == "1"
     assert len(set(agents)) == 1, "the same at every request"
     [agent] = set(agents)
     parts = agent.split("; ")
     assert parts[:2] == ["diffusers/0.42.1", f"kernels/{kernels.__version__}"]
     keys = {part.partition("/")[0] for part in parts}
-    assert {"python", "torch", "backend", "platform", "glibc", "file_type"} <= keys
-    assert ("hf_hub" in keys) is (way == "session")
+    assert {"hf_hub", "python", "torch", "backend", "platform", "glibc", "file_type"} <= keys
     assert "file_type/kernel" in parts
     assert LEGAL.fullmatch(agent)
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "switch", ["HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY", "DO_NOT_TRACK"]
 )
-def test_each_switch_leaves_a_legal_header_that_says_the_client_alone(web, host, way, switch):
+def test_each_switch_leaves_a_legal_header_that_says_the_client_alone(web, host, switch):
     with recording(web) as (url, agents):
         host.hub = url
-        environ = WAYS[way] | {switch: "1"}
-        assert host.run(CALLER.format(agent={"diffusers": "0.42.1"}), **environ) == "1"
+        assert host.run(CALLER.format(agent={"diffusers": "0.42.1"}), **{switch: "1"}) == "1"
     assert set(agents) == {f"kernels/{kernels.__version__}"}
 
 
@@ -75,8 +69,7 @@ def test_a_caller_cannot_break_the_header(web, host, agent):
     assert all("x-evil: 1" not in agent.partition(";")[2] for agent in agents)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_date_in_retry_after_is_waited_for(web, host, way):
+def test_a_date_in_retry_after_is_waited_for(web, host):
     limited, times = ["/refs"], []
 
     def limit(handler):
@@ -93,7 +86,7 @@ def test_a_date_in_retry_after_is_waited_for(web, host, way):
 
     with open_gate(web.url, limit) as gate:
         host.hub = gate.url
-        assert host.run(**WAYS[way]) == "1"
+        assert host.run() == "1"
     assert max(b - a for a, b in pairwise(times)) > 1.5
 
 

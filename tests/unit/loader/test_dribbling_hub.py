@@ -64,7 +64,7 @@ PLACES = [
 def dribbling_server(first, drop, *, good=0):
     """Serve so many good answers on each connection, then an answer without end."""
     listener = socket.create_server(("127.0.0.1", 0))
-    connections = []
+    connections, over = [], threading.Event()
 
     def answer(client):
         with client, suppress(OSError):
@@ -73,8 +73,7 @@ def dribbling_server(first, drop, *, good=0):
                 client.sendall(WHOLE)
             client.recv(10_000)
             client.sendall(first)
-            while True:
-                time.sleep(0.02)
+            while not over.wait(0.02):
                 client.sendall(drop)
 
     def accept():
@@ -88,6 +87,7 @@ def dribbling_server(first, drop, *, good=0):
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
     finally:
+        over.set()
         listener.close()
 
 
@@ -178,3 +178,17 @@ def test_a_wait_gives_whole_seconds_until_none_are_left(monkeypatch):
         wait.__index__()
     wait.begin()
     assert wait.__index__() == 2
+
+
+def test_a_client_that_reckons_with_its_time_outs_asks_all_the_same():
+    """Clients hand the object on to the socket today; one that would not must not fail at it."""
+
+    class Reckoning(httpx.BaseTransport):
+        def handle_request(self, request):
+            seen.append(request.extensions["timeout"]["read"] * 2)
+            return httpx.Response(200, json={"branches": [], "tags": []})
+
+    seen = []
+    with httpx.Client(transport=Reckoning()) as client:
+        assert not HttpHub(url="http://hub.test", session=lambda: client).read_refs(REPO).branches
+    assert seen == [2 * hub_http.TIMEOUT]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -224,17 +224,16 @@ class HttpHub:
     @contextmanager
     def _following(self, url: str, wait: Wait, headers: Mapping[str, str]) -> Iterator[Any]:
         session = self._session
+        ask = partial(session.stream, "GET", url, headers=headers, follow_redirects=False)
         with ExitStack() as answers:
-            response = answers.enter_context(
-                session.stream(
-                    "GET",
-                    url,
-                    headers=headers,
-                    # To connect, to read, to write, for a free connection.
-                    timeout=(wait.read, wait, wait.read, wait.read),
-                    follow_redirects=False,
-                )
-            )
+            try:
+                # To connect, to read, to write, for a free connection.
+                timeouts = (wait.read, wait, wait.read, wait.read)
+                response = answers.enter_context(ask(timeout=timeouts))
+            except TypeError:
+                # A client that reckons with its time-outs takes numbers alone; then each read is
+                # bounded, and their sum is not.
+                response = answers.enter_context(ask(timeout=wait.read))
             for _ in range(REDIRECTS):
                 following = response.next_request
                 if following is None:

@@ -320,6 +320,7 @@ class _SourceLoader(SourceFileLoader):
         assert root is not None
         if module.__name__ != root.name:
             exec(self.get_code(module.__name__), module.__dict__)
+            _name_in_package(module.__name__)
             return
         try:
             exec(self.get_code(module.__name__), module.__dict__)
@@ -327,6 +328,17 @@ class _SourceLoader(SourceFileLoader):
             _forget_modules(root.name)
             _explain(err, root.variant)
             raise
+
+
+def _name_in_package(name: str) -> None:
+    """Make a module an attribute of its package.
+
+    Python does that itself, but when other threads may already have imported the module and look for it
+    there.
+    """
+    package, _, attribute = name.rpartition(".")
+    if package in sys.modules and name in sys.modules:
+        setattr(sys.modules[package], attribute, sys.modules[name])
 
 
 def _explain(err: BaseException, variant: VariantDir) -> None:

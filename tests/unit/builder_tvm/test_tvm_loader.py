@@ -31,7 +31,7 @@ NAME = "tvm-ffi01-cpu-x86_64-linux"
 
 
 @pytest.mark.parametrize(
-    ("found", "words"), [(None, "has none"), (MajorMinor(0, 2), "has tvm-ffi 0.2")]
+    ("found", "words"), [(None, "has no apache-tvm-ffi"), (MajorMinor(0, 2), "has tvm-ffi 0.2")]
 )
 def test_a_missing_or_other_tvm_ffi_is_the_reason_and_the_doctor_names_the_package(
     found: MajorMinor | None, words: str

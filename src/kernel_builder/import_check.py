@@ -14,7 +14,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from kernel_builder import import_probe, needed_kernels
+from kernel_builder import import_probe, variant_import
 from kernel_builder.check.registered import Registered, RegisteredOp
 from kernel_builder.check.signatures import Schema
 from kernel_builder.errors import CommandError, ImportCheckError
@@ -102,7 +102,7 @@ def check_import(
         asked = Path(scratch) / "request.json"
         asked.write_text(json.dumps(request))
         probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
-        programs = [Path(import_probe.__file__), Path(needed_kernels.__file__)]
+        programs = [Path(import_probe.__file__), Path(variant_import.__file__)]
         seen = [directory, *preload, *programs, *python_places()]
         seen += [] if recorder is None else [recorder]
         try:

@@ -17,7 +17,6 @@ first call, so that a variant for a GPU can be imported, and run on the CPU, by 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import os
 import re
@@ -26,39 +25,14 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 LACKING = 3
 
 
-def import_by_id(directory: Path, op_id: str) -> ModuleType:
-    """Import a variant under its id, so that ``from . import <id>`` finds the library."""
-    spec = importlib.util.spec_from_file_location(
-        op_id, directory / "__init__.py", submodule_search_locations=[str(directory)]
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{directory} is no Python package")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[op_id] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def import_by_loader(directory: Path, root: str, needed: list[str]) -> ModuleType:
-    """Import a variant by ``kernels.importer``, which is found in ``root``.
-
-    Args:
-        directory: the directory of the variant.
-        root: where the package of the loader is.
-        needed: the kernels that it needs, which something else stands in for.
-    """
-    sys.path.append(root)
-    from kernels.importer import load, read_variant
-
-    # This program runs by itself, and cannot import what lies beside it.
-    names = runpy.run_path(str(Path(__file__).with_name("needed_kernels.py")))
-    return load(read_variant(directory), names["make_stand_ins"](needed))
+# This program runs by itself, and cannot import what lies beside it.
+ways = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("variant_import.py"))))
 
 
 def read_registered(op_id: str, schemas: list[str]) -> dict[str, Any]:
@@ -130,10 +104,8 @@ def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
             f"the import registers no op under torch.ops.{op_id}; register the ops with "
             "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ...) of registration.h"
         )
-    absent = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
-    if absent:
-        return f"__all__ names what the module does not have: {', '.join(absent)}"
-    return None
+    absent: str | None = ways.find_absent(module)
+    return absent
 
 
 def main(request: dict[str, Any]) -> int:
@@ -157,7 +129,7 @@ def main(request: dict[str, Any]) -> int:
             try:
                 module = load()
             except BaseException as err:
-                lacking = _find_lacking(err, request["depends"])
+                lacking = ways.find_lacking(err, request["depends"])
                 if lacking is None:
                     raise _say_missing(err, directory) from err
                 return {"lacking": lacking}
@@ -172,9 +144,9 @@ def main(request: dict[str, Any]) -> int:
     needed, loader = request["needed"], request["loader"]
     # Under its id alone, nobody tells a kernel which others it needs.
     if not request["skip_import"] and not needed:
-        looks.append(import_with(lambda: import_by_id(directory, op_id)))
+        looks.append(import_with(lambda: ways.import_by_id(directory, op_id)))
     if loader is not None and not request["skip_import"]:
-        looks.append(import_with(lambda: import_by_loader(directory, loader, needed)))
+        looks.append(import_with(lambda: ways.import_by_loader(directory, loader, needed)))
     code = 0
     for look in looks:
         part = place.with_suffix(".part")
@@ -274,16 +246,6 @@ def _preload(libraries: list[str]) -> None:
         sys.setdlopenflags(os.RTLD_LAZY)
         for path in libraries:
             ctypes.CDLL(path, mode=os.RTLD_LAZY | os.RTLD_GLOBAL)
-
-
-def _find_lacking(error: BaseException | None, depends: list[str]) -> str | None:
-    """Return the module that an import lacks, where the variant may ask for it."""
-    while error is not None:
-        if isinstance(error, ModuleNotFoundError) and error.name is not None:
-            name = error.name.partition(".")[0]
-            return name if name in depends else None
-        error = error.__cause__ or error.__context__
-    return None
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from kernel_builder import needed_kernels, tvm_ffi_probe
+from kernel_builder import tvm_ffi_probe, variant_import
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.tvm_ffi import find_oldest_release, list_functions
 from kernel_builder.environment import Environment
@@ -123,7 +123,7 @@ def _probe(
         }
         asked.write_text(json.dumps(request))
         program = Path(tvm_ffi_probe.__file__)
-        readable = [made, *preload, program, Path(needed_kernels.__file__)]
+        readable = [made, *preload, program, Path(variant_import.__file__)]
         readable += [environment.tvm_ffi.root, *python_places()]
         try:
             run_confined(

@@ -14,30 +14,20 @@ known of the import, and the module is named in the file ``lacking`` beside REQU
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import os
 import runpy
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 LACKING = 3
 
 
-def import_by_id(directory: Path, op_id: str) -> ModuleType:
-    """Import a variant under its id."""
-    spec = importlib.util.spec_from_file_location(
-        op_id, directory / "__init__.py", submodule_search_locations=[str(directory)]
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{directory} is no Python package")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[op_id] = module
-    spec.loader.exec_module(module)
-    return module
+# This program runs by itself, and cannot import what lies beside it.
+ways = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("variant_import.py"))))
 
 
 def load_alone(request: dict[str, Any]) -> str | None:
@@ -52,22 +42,6 @@ def load_alone(request: dict[str, Any]) -> str | None:
     return f"TVM FFI does not find what the library exports: {', '.join(lost)}" if lost else None
 
 
-def find_absent(module: ModuleType) -> str | None:
-    """Say which names of ``__all__`` a module does not have, or None."""
-    absent = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
-    return f"__all__ names what the module does not have: {', '.join(absent)}" if absent else None
-
-
-def find_lacking(error: BaseException | None, allowed: list[str]) -> str | None:
-    """Return the module that an import lacks, where the variant may ask for it."""
-    while error is not None:
-        if isinstance(error, ModuleNotFoundError) and error.name is not None:
-            name = error.name.partition(".")[0]
-            return name if name in allowed else None
-        error = error.__cause__ or error.__context__
-    return None
-
-
 def look(request: dict[str, Any]) -> str | None:
     """Load and import a variant in all ways; say what is wrong with it, or None."""
     directory = Path(request["directory"])
@@ -76,15 +50,10 @@ def look(request: dict[str, Any]) -> str | None:
         return fault
     # Under its id alone, nobody tells a kernel which others it needs.
     if not request["needed"]:
-        fault = find_absent(import_by_id(directory, request["op_id"]))
+        fault = ways.find_absent(ways.import_by_id(directory, request["op_id"]))
     if fault is None and request["loader"] is not None:
-        sys.path.append(request["loader"])
-        from kernels.importer import load, read_variant
-
-        # This program runs by itself, and cannot import what lies beside it.
-        names = runpy.run_path(str(Path(__file__).with_name("needed_kernels.py")))
-        stand_ins = names["make_stand_ins"](request["needed"])
-        fault = find_absent(load(read_variant(directory), stand_ins))
+        module = ways.import_by_loader(directory, request["loader"], request["needed"])
+        fault = ways.find_absent(module)
     return fault
 
 
@@ -95,7 +64,7 @@ def main(place: Path) -> int:
     try:
         fault = look(request)
     except BaseException as err:  # noqa: BLE001  (the boundary of the process: a kernel's code ran)
-        lacking = find_lacking(err, request["allowed"])
+        lacking = ways.find_lacking(err, request["allowed"])
         if lacking is None:
             traceback.print_exc()
             return 1

@@ -6,14 +6,12 @@ sandbox ends its processes without waiting, so they have to be taken inside of i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.process import run
 from kernel_builder.toolchain.cpu import CpuToolchain
-from kernel_builder.toolchain.stubs import store_directory
+from kernel_builder.toolchain.small_program import compile_once
 
 # meter FILE PROGRAM ARGUMENT...: the exit code is the program's, or 128 and its signal.
 _SOURCE = r"""
@@ -80,14 +78,7 @@ def make_meter(toolchain: CpuToolchain, *, variables: Mapping[str, str], store: 
     Raises:
         CommandError: the compiler fails.
     """
-    key = hashlib.sha256(f"{toolchain.identity}{_SOURCE}".encode()).hexdigest()
-
-    def fill(directory: Path) -> None:
-        (directory / "meter.c").write_text(_SOURCE)
-        command = [*toolchain.command, "-x", "c", "-O1", "meter.c", "-o", "meter"]
-        run(command, cwd=directory, variables=variables)
-
-    return store_directory(store / f"meter-{key[:32]}", fill) / "meter"
+    return compile_once(_SOURCE, "meter", toolchain=toolchain, variables=variables, store=store)
 
 
 def read_figures(place: Path) -> Figures | None:

@@ -6,13 +6,11 @@ name is local to the kernel's library. The recorder says where in that library i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernel_builder.process import run
 from kernel_builder.toolchain.cpu import CpuToolchain
-from kernel_builder.toolchain.stubs import store_directory
+from kernel_builder.toolchain.small_program import compile_once
 
 # The functions and what they take: torch/csrc/inductor/aoti_torch/c/shim.h and
 # torch/csrc/stable/c/shim.h. The program that loads it sets the recorder_real_... pointers to
@@ -88,11 +86,13 @@ def make_recorder(toolchain: CpuToolchain, *, variables: Mapping[str, str], stor
     Raises:
         CommandError: the compiler fails.
     """
-    key = hashlib.sha256(f"{toolchain.identity}{_SOURCE}".encode()).hexdigest()
-
-    def fill(directory: Path) -> None:
-        (directory / "recorder.c").write_text(_SOURCE)
-        command = [*toolchain.command, "-x", "c", "-O1", "-fPIC", "-shared", "recorder.c"]
-        run([*command, "-o", "recorder.so", "-ldl"], cwd=directory, variables=variables)
-
-    return store_directory(store / f"recorder-{key[:32]}", fill) / "recorder.so"
+    return compile_once(
+        _SOURCE,
+        "recorder.so",
+        "-fPIC",
+        "-shared",
+        "-ldl",
+        toolchain=toolchain,
+        variables=variables,
+        store=store,
+    )

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from kernel_builder.needed_kernels import make_stand_ins
+from kernel_builder.variant_import import make_stand_ins
 
 
 def test_whatever_a_kernel_does_with_another_while_it_is_imported_works() -> None:

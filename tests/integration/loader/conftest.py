@@ -59,6 +59,24 @@ def publish(
     return directory.publish(hub, repo, paths, branch=branch, parent=known.get(branch))
 
 
+# The process kills itself at the call of a function after so many of them.
+KILLER = """
+import os, pathlib, shutil, signal
+def arm(owner, name, count):
+    original = getattr(owner, name)
+    def call(*args, **kwargs):
+        nonlocal count
+        count -= 1
+        if count < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, name, call)
+{imports}
+arm({owner}, {name!r}, {count})
+{then}
+"""
+
+
 @dataclass
 class Machine:
     """A user's machine: a home, a cache, and settings for the processes that run there."""
@@ -92,6 +110,14 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def start_killed(
+        self, point: tuple[str, str, int], *, imports: str, then: str
+    ) -> subprocess.Popen[str]:
+        """Start a script that kills itself on its way: at which owner's function, after how many calls."""
+        owner, name, count = point
+        words = {"owner": owner, "name": name, "count": count, "imports": imports, "then": then}
+        return self.start(KILLER.format(**words))
 
     def run(self, code: str = LOAD, *, code_expected: int = 0, **environ: str) -> str:
         """Run a Python process; return what it printed."""

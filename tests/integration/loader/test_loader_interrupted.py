@@ -7,22 +7,6 @@ import time
 
 import pytest
 
-# The process kills itself at the n-th call of a function that the install goes through.
-KILLER = """
-import os, signal, pathlib
-def arm(owner, name, count):
-    original = getattr(owner, name)
-    def call(*args, **kwargs):
-        nonlocal count
-        count -= 1
-        if count < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(*args, **kwargs)
-    setattr(owner, name, call)
-import kernels, kernels.install
-arm({owner}, {name!r}, {count})
-kernels.get_kernel('acme/toy')
-"""
 POINTS = [
     *(("os", "fsync", count) for count in range(0, 12, 2)),
     ("pathlib.Path", "rename", 0),
@@ -32,9 +16,10 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize(("owner", "name", "count"), POINTS)
-def test_a_killed_install_leaves_nothing_half_done(machine, commit, owner, name, count):
-    process = machine.start(KILLER.format(owner=owner, name=name, count=count))
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_install_leaves_nothing_half_done(machine, commit, point):
+    imports, load = "import kernels, kernels.install", "kernels.get_kernel('acme/toy')"
+    process = machine.start_killed(point, imports=imports, then=load)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     for place in (machine.store / "variants").glob("*"):
@@ -127,15 +112,11 @@ def project(tmp_path, commit):
     ],
 )
 def test_a_killed_lock_leaves_the_one_there_was(machine, root, republish, project, point):
-    owner, name, count = point
     command = f"from kernels.cli import main; main(['lock', {str(project)!r}, '--upgrade'])"
     machine.run(command)
     before = (project / "kernels.lock").read_bytes()
     republish(root, {"__init__.py": "VALUE = 2\n"})
-    killer = KILLER.replace("kernels.get_kernel('acme/toy')", command).replace(
-        "import kernels, kernels.install", "import kernels, tempfile"
-    )
-    process = machine.start(killer.format(owner=owner, name=name, count=count))
+    process = machine.start_killed(point, imports="import kernels, tempfile", then=command)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     assert (project / "kernels.lock").read_bytes() == before

@@ -7,23 +7,8 @@ import threading
 
 import pytest
 
-# Each prunes everything; the process kills itself at the n-th call of a function on the way.
-KILLER = """
-import os, signal, pathlib, shutil
-def arm(owner, name, count):
-    original = getattr(owner, name)
-    def call(*args, **kwargs):
-        nonlocal count
-        count -= 1
-        if count < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(*args, **kwargs)
-    setattr(owner, name, call)
-from kernels.cli import run
-import kernels.pruning
-arm({owner}, {name!r}, {count})
-run(["cache", "prune", "--max-size", "0", "--unreferenced", "--yes"])
-"""
+IMPORTS = "import kernels.pruning; from kernels.cli import run"
+PRUNE_ALL = 'run(["cache", "prune", "--max-size", "0", "--unreferenced", "--yes"])'
 POINTS = [
     ("pathlib.Path", "rename", 0),
     ("shutil", "rmtree", 0),
@@ -47,10 +32,10 @@ def prune(machine, *words):
     return machine.run(PRUNE.format(words=list(words)))
 
 
-@pytest.mark.parametrize(("owner", "name", "count"), POINTS)
-def test_a_killed_prune_leaves_what_the_next_one_removes(machine, commit, owner, name, count):
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_prune_leaves_what_the_next_one_removes(machine, commit, point):
     assert machine.run() == "1"
-    process = machine.start(KILLER.format(owner=owner, name=name, count=count))
+    process = machine.start_killed(point, imports=IMPORTS, then=PRUNE_ALL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     # A variant is there whole, or not at all.

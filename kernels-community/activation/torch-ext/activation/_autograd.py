@@ -18,23 +18,9 @@ from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
 
-from . import gradients
+from . import gradients, reference
 from ._checks import check_input, check_no_tangent, check_output, is_gated
 from ._ops import add_op_namespace_prefix, ops
-
-NAMES = (
-    "fatrelu_and_mul",
-    "gelu",
-    "gelu_and_mul",
-    "gelu_fast",
-    "gelu_new",
-    "gelu_quick",
-    "gelu_tanh",
-    "gelu_tanh_and_mul",
-    "mul_and_silu",
-    "silu",
-    "silu_and_mul",
-)
 
 # What tells the level of forward mode, below 0 where there is none.
 _forward_mode: Any = (
@@ -183,9 +169,9 @@ def _register_fakes() -> None:
 
     A fake also stands for the ops on the device ``meta``.
     """
-    for name in NAMES:
+    for name in reference.__all__:
         torch.library.register_fake(add_op_namespace_prefix(name), partial(check_output, name))
-    for name in dict.fromkeys(map(_one_name, NAMES)):
+    for name in dict.fromkeys(map(_one_name, reference.__all__)):
         value = add_op_namespace_prefix(f"{name}_value")
         torch.library.register_fake(value, partial(_make_value, name))
         if _has_backward(name):

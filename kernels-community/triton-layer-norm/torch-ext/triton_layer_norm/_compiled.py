@@ -1,7 +1,7 @@
 """The compiled ops, where this variant has them: what they take, and their recorded calls.
 
-They check, allocate and launch in C++, in one call from Python. Where autograd records, the forward keeps its inputs alone, since the backward reads the
-rows anyway and normalises them again.
+They check, allocate and launch in C++, in one call from Python. Where autograd records, the forward
+keeps its inputs alone, since the backward reads the rows anyway and normalises them again.
 """
 
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)

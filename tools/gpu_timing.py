@@ -90,11 +90,3 @@ def time_in_turns(
 def medians(times: Mapping[str, list[float]]) -> dict[str, float]:
     """The median of each list."""
     return {name: statistics.median(values) for name, values in times.items()}
-
-
-def copy_bandwidth(way: str = "cold", size: int = 1 << 30) -> float:
-    """Bytes read and written per second by a copy on the device, in GB/s."""
-    source = torch.empty(size, dtype=torch.uint8, device="cuda").random_()
-    target = torch.empty_like(source)
-    times = time_in_turns({"copy": lambda: target.copy_(source)}, way, rounds=5, repeats=5)
-    return 2 * size / medians(times)["copy"] / 1e3

@@ -11,6 +11,7 @@ def open_hub(
     url: str,
     *,
     send_token: bool = False,
+    credentials: str = "",
     user_agent: str | Mapping[str, str] | None = None,
     telemetry: bool = True,
 ) -> Hub:
@@ -19,6 +20,7 @@ def open_hub(
     Args:
         url: where the hub is.
         send_token: whether the user's Hugging Face token may be sent there.
+        credentials: ``user:password`` to be sent there.
         user_agent: what the calling library adds to the header of that name.
         telemetry: whether that header may describe this machine.
     """
@@ -29,5 +31,9 @@ def open_hub(
     from kernels.hub_http import HttpHub
 
     return HttpHub(
-        url=url.rstrip("/"), send_token=send_token, user_agent=user_agent, telemetry=telemetry
+        url=url.rstrip("/"),
+        send_token=send_token,
+        credentials=credentials,
+        user_agent=user_agent,
+        telemetry=telemetry,
     )

@@ -1,8 +1,7 @@
 """The protocol of the public Hub, read with the session of ``huggingface_hub``.
 
-That session brings proxies, certificates and connection reuse, and that package finds the user's
-token; it is imported at the first question, which a warm cache never asks. One ``GET`` per file at
-the commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
+It is opened at the first question, which a warm cache never asks (:mod:`kernels.http_session`). One
+``GET`` per file at the commit: sizes and hashes come from the listing, so no ``HEAD`` is needed.
 
 The token of the user is for one hub, the one that ``HF_ENDPOINT`` names. It is not sent to the
 other hubs of ``KERNELS_HUB``.
@@ -10,16 +9,17 @@ other hubs of ``KERNELS_HUB``.
 
 from __future__ import annotations
 
-import importlib
 import json
+import re
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from kernel_spec.document import UNREADABLE
 from kernel_spec.errors import WireError
@@ -37,7 +37,9 @@ from kernels.errors import (
     HubUnreachableError,
     RepoNotFoundError,
     RevisionNotFoundError,
+    SettingsError,
 )
+from kernels.http_session import Session, ask, errors_of, open_session
 from kernels.waiting import TooSlowError, Wait
 
 # Seconds: to connect and between two reads, and the pauses before a further attempt.
@@ -53,22 +55,13 @@ ANSWER_BYTES = 64 << 20
 PAGES = 10_000
 LISTED_FILES = 200_000
 LISTED_SECONDS = 600.0
-REDIRECTS = 10
-REDIRECT_BYTES = 1 << 16
-REDIRECT_SECONDS = 1.0
 # So long its head, and each next piece of its body, may take. Once the body took so long, its
 # average must be at least this many bytes a second.
 PATIENCE_SECONDS = 60.0
 SLOWEST = 1024
 
-# httpx.Client of huggingface_hub 1.x, httpx2.Client of 2.x: the same methods, two packages.
-Session = Any
-
-
-def _hub_session() -> Session:
-    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # documented there
-
-    return get_session()
+# RFC 6750, 2.1, and what else fits into a header.
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +69,9 @@ class HttpHub:
     """A hub that is asked over http(s).
 
     Attributes:
-        url: its URL, without a slash at the end.
+        url: its URL, without a slash at the end and without credentials.
         send_token: whether it is the hub that the user's token is for.
+        credentials: ``user:password`` that the settings have for it, percent-encoded; go before the token.
         user_agent: what the calling library adds to the header of that name.
         telemetry: whether that header may describe this machine.
         session: makes the session; for tests.
@@ -86,9 +80,10 @@ class HttpHub:
 
     url: str
     send_token: bool = False
+    credentials: str = field(default="", repr=False)
     user_agent: str | Mapping[str, str] | None = None
     telemetry: bool = True
-    session: Callable[[], Session] = _hub_session
+    session: Callable[[], Session] = open_session
     pauses: tuple[float, ...] = PAUSES
     is_directory: bool = False
 
@@ -152,7 +147,7 @@ class HttpHub:
                 yield from self._in_time(response.iter_bytes(), url, wait)
         except HubUnreachableError:
             raise
-        except (_http_error(session), ConnectionError) as err:
+        except errors_of(session) as err:
             raise _unreachable(self.url, url, err) from None
 
     def read_organization(self, owner: str) -> Organization | None:
@@ -183,7 +178,7 @@ class HttpHub:
                     if len(body) > LISTING_BYTES:
                         return ()
             ids = [str(entry["id"]) for entry in json.loads(body)]
-        except (_http_error(session), *UNREADABLE):
+        except errors_of(session, *UNREADABLE):
             return ()
         return tuple(get_close_matches(str(repo), ids, n=3))
 
@@ -194,7 +189,7 @@ class HttpHub:
             url = f"{self.url}/api/models/{repo}"
             with self._stream(url, _short_wait()) as response:
                 return int(response.status_code) == 200
-        except (_http_error(session), ConnectionError):
+        except errors_of(session):
             return False
 
     @contextmanager
@@ -211,45 +206,14 @@ class HttpHub:
                 errors of the session.
         """
         try:
-            with self._following(
-                url, wait, self._headers if headers is None else headers
-            ) as response:
+            said = self._headers if headers is None else headers
+            with ask(self._session, url, wait, said) as response:
                 yield response
-        except (TooSlowError, _http_error(self._session)):
+        except errors_of(self._session, TooSlowError):
             # The last read may have run out of time itself: that is no reason to ask again.
             if not wait.is_over:
                 raise
             raise _too_slow(self.url, f"kept {url} waiting for {wait.whole:.0f} s") from None
-
-    @contextmanager
-    def _following(self, url: str, wait: Wait, headers: Mapping[str, str]) -> Iterator[Any]:
-        session = self._session
-        ask = partial(session.stream, "GET", url, headers=headers, follow_redirects=False)
-        with ExitStack() as answers:
-            try:
-                # To connect, to read, to write, for a free connection.
-                timeouts = (wait.read, wait, wait.read, wait.read)
-                response = answers.enter_context(ask(timeout=timeouts))
-            except TypeError:
-                # A client that reckons with its time-outs takes numbers alone; then each read is
-                # bounded, and their sum is not.
-                response = answers.enter_context(ask(timeout=wait.read))
-            for _ in range(REDIRECTS):
-                following = response.next_request
-                if following is None:
-                    break
-                if (response.url.scheme, following.url.scheme) == ("https", "http"):
-                    raise ConnectionError(
-                        f"redirected from https to {following.url}, which anybody can change"
-                    )
-                _drop_body(response)
-                response = session.send(following, stream=True, follow_redirects=False)
-                answers.callback(response.close)
-            else:
-                raise ConnectionError(
-                    f"more than {REDIRECTS} redirects, the last to {response.url}"
-                )
-            yield response
 
     def _get_json(
         self, url: str, repo: RepoId | None, *, revision: str = ""
@@ -280,7 +244,7 @@ class HttpHub:
                     body = b"".join(self._in_bounds(response.iter_bytes(), url, wait))
             except HubUnreachableError:
                 raise
-            except (_http_error(session), ConnectionError) as err:
+            except errors_of(session) as err:
                 if pause is None:
                     # Its message holds the reason; the sixty lines of the client add nothing.
                     raise _unreachable(self.url, url, err) from None
@@ -331,7 +295,15 @@ class HttpHub:
         # Not its build_hf_headers: to describe this machine, that asks the hub of HF_ENDPOINT first.
         from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
 
+        if self.credentials:
+            packed = b64encode(unquote_to_bytes(self.credentials)).decode()
+            return {"user-agent": agent, "authorization": f"Basic {packed}"}
         token = get_token_to_send(None if self.send_token else False)
+        if token and _TOKEN.fullmatch(token) is None:
+            raise SettingsError(
+                "The token for the hub (HF_TOKEN, or the file of 'hf auth login') holds characters that "
+                "no token has: copy it anew."
+            )
         return {"user-agent": agent} | ({"authorization": f"Bearer {token}"} if token else {})
 
 
@@ -341,16 +313,6 @@ def _wait() -> Wait:
 
 def _short_wait() -> Wait:
     return Wait(read=LISTING_TIMEOUT, whole=LISTING_TIMEOUT)
-
-
-def _drop_body(redirect: Any) -> None:
-    """Read what a redirect says where that is short, so that its connection serves again."""
-    size, until = 0, time.monotonic() + REDIRECT_SECONDS
-    for chunk in redirect.iter_bytes():
-        size += len(chunk)
-        if size > REDIRECT_BYTES or time.monotonic() > until:
-            break
-    redirect.close()
 
 
 class _EntryNotFoundError(RevisionNotFoundError):
@@ -415,12 +377,6 @@ def _unreachable(hub: str, url: str, err: Exception) -> HubUnreachableError:
         "HF_HUB_OFFLINE=1 uses only what is in the cache, LOCAL_KERNELS=owner/name=path a copy "
         "on this disk.",
     )
-
-
-def _http_error(session: Session) -> type[Exception]:
-    package = importlib.import_module(type(session).__module__.partition(".")[0])
-    error: type[Exception] = package.HTTPError
-    return error
 
 
 def _pause_of(response: Any, default: float | None) -> float | None:

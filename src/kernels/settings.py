@@ -21,7 +21,8 @@ XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_STATE_HOME
                       roots of the defaults
 ====================  =============================================================
 
-Tokens, proxies and a company's certificates are read by ``huggingface_hub``.
+Tokens, proxies and a company's certificates are read by ``huggingface_hub``; where it cannot use them,
+NETWORK_VARIABLES says which may be meant.
 """
 
 from __future__ import annotations
@@ -60,9 +61,21 @@ VARIABLES = (
     "HOME",
 )
 
-_HTTP_URL = re.compile(
-    r"https?://(\[[0-9a-f:.]+\]|[^/:?#\[\]]+(:[^/@?#]*@[^/:?#]+)?)(:\d{1,5})?(/.*)?", re.I
+NETWORK_VARIABLES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 )
+
+_HTTP_URL = re.compile(
+    r"(https?://)(?:([^/@?#]*)@)?((\[[0-9a-f:.]+\]|[^/@:?#\[\]]+)(?::(\d{1,5}))?(?:/.*)?)", re.I
+)
+# What the domain name system takes.
+_LONGEST_LABEL = 63
+_LAST_PORT = 65535
 _FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
@@ -72,10 +85,20 @@ _OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
 
 
 class HubAddress(NamedTuple):
-    """A hub of the settings: its URL, and the owners that are looked up only there."""
+    """A hub of the settings.
+
+    Attributes:
+        url: its URL, without credentials.
+        owners: those that are looked up only there.
+        credentials: ``user:password`` of the URL, percent-encoded; empty where it has none.
+    """
 
     url: str
     owners: frozenset[str] = frozenset()
+    credentials: str = ""
+
+    def __repr__(self) -> str:
+        return f"HubAddress({self.url!r}, {sorted(self.owners)!r})"
 
 
 class Settings(NamedTuple):
@@ -121,10 +144,11 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         SettingsError: a variable that cannot be read, with what was expected.
     """
     env = os.environ if environ is None else environ
-    endpoint = env.get("HF_ENDPOINT", "").strip() or PUBLIC_HUB
-    if not _is_hub_url(endpoint):
-        raise SettingsError(f"HF_ENDPOINT: expected an https:// URL, found {endpoint!r}.")
-    endpoint = endpoint.rstrip("/")
+    text = env.get("HF_ENDPOINT", "").strip() or PUBLIC_HUB
+    if (endpoint := _parse_hub(text)) is None:
+        raise SettingsError(
+            f"HF_ENDPOINT: expected an https:// URL, found {hide_credentials(text)!r}."
+        )
 
     def old_cache() -> Path:
         return _directory(env, "HF_KERNELS_CACHE", lambda: _hf_home(env) / "kernels")
@@ -137,8 +161,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     lock = env.get("KERNELS_LOCK", "").strip()
     return Settings(
         cache=cache,
-        hubs=parse_hubs(env.get("KERNELS_HUB", "")) or (HubAddress(endpoint),),
-        token_hub=endpoint,
+        hubs=parse_hubs(env.get("KERNELS_HUB", "")) or (endpoint,),
+        token_hub=endpoint.url,
         ref_ttl=_seconds(env, "KERNELS_REF_TTL", DEFAULT_REF_TTL),
         offline=bool(cause),
         telemetry=not any(
@@ -191,6 +215,13 @@ def describe_settings(environ: Mapping[str, str] | None = None) -> list[tuple[st
     return rows
 
 
+def network_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the names of the variables for proxies and certificates that are set; not their values."""
+    env = os.environ if environ is None else environ
+    forms = [form for name in NETWORK_VARIABLES for form in (name, name.lower())]
+    return [name for name in forms if env.get(name)]
+
+
 def hide_credentials(text: str) -> str:
     """Return a text without the user and password of the URLs in it."""
     return _CREDENTIALS.sub("", text)
@@ -207,13 +238,13 @@ def parse_hubs(text: str) -> tuple[HubAddress, ...]:
         owners, equals, url = entry.partition("=")
         if not equals or "://" in owners:
             owners, url = "", entry
-        if not _is_hub_url(url):
+        if (hub := _parse_hub(url)) is None:
             suggestion = f"; write file://{url}" if url.startswith("/") else ""
             raise SettingsError(
-                f"KERNELS_HUB: {entry!r} is not a hub; expected an https:// or file:/// URL, "
-                f"optionally after 'owner,owner='{suggestion}."
+                f"KERNELS_HUB: {hide_credentials(entry)!r} is not a hub; expected an https:// or "
+                f"file:/// URL, optionally after 'owner,owner='{suggestion}."
             )
-        hubs.append(HubAddress(url.rstrip("/"), frozenset(filter(None, owners.split(",")))))
+        hubs.append(hub._replace(owners=frozenset(filter(None, owners.split(",")))))
     return tuple(hubs)
 
 
@@ -301,8 +332,26 @@ def _absolute(name: str, path: Path) -> Path:
         ) from err
 
 
-def _is_hub_url(url: str) -> bool:
-    return _HTTP_URL.fullmatch(url) is not None or _FILE_URL.fullmatch(url) is not None
+def _parse_hub(url: str) -> HubAddress | None:
+    """Return the hub that a URL names; None where it names none."""
+    if _FILE_URL.fullmatch(url) is not None:
+        return HubAddress(url.rstrip("/"))
+    if (found := _HTTP_URL.fullmatch(url)) is None:
+        return None
+    scheme, credentials, rest, host, port = found.groups(default="")
+    if int(port or 0) > _LAST_PORT or not _is_host(host):
+        return None
+    return HubAddress(f"{scheme}{rest}".rstrip("/"), credentials=credentials)
+
+
+def _is_host(host: str) -> bool:
+    if host.startswith("["):
+        return True
+    try:
+        name = (host if host.isascii() else host.encode("idna").decode()).removesuffix(".")
+    except UnicodeError:
+        return False
+    return all(0 < len(label) <= _LONGEST_LABEL for label in name.split("."))
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool:

@@ -158,6 +158,7 @@ def open_hubs(
         open_hub(
             address.url,
             send_token=address.url == settings.token_hub,
+            credentials=address.credentials,
             user_agent=user_agent,
             telemetry=settings.telemetry,
         )

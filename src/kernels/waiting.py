@@ -35,6 +35,11 @@ class Wait:
         self._until = time.monotonic() + self.whole
 
     @property
+    def left(self) -> float:
+        """The seconds that are left, 0 or more."""
+        return max(0.0, self._until - time.monotonic())
+
+    @property
     def is_over(self) -> bool:
         """Whether no time is left."""
         return time.monotonic() >= self._until

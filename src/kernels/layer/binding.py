@@ -18,6 +18,7 @@ from kernels import log
 from kernels.layer.contract import find_renamed
 from kernels.layer.loaded import LoadedLayer
 from kernels.layer.measured import Selection
+from kernels.layer.tensors import iterate_tensors
 
 Forward = Callable[..., Any]
 
@@ -166,22 +167,14 @@ def _guard(kernel: Forward, original: Forward, layer: LoadedLayer) -> Forward:
     import torch
 
     is_compiling = torch.compiler.is_compiling
-    is_grad_enabled = torch.is_grad_enabled
-    tensor = torch.Tensor
+    is_recorded = _make_is_recorded()
     can_compile, has_backward, name = layer.can_torch_compile, layer.has_backward, str(layer)
-
-    def is_recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        for values in (args, kwargs.values(), module._parameters.values()):
-            for value in values:
-                if isinstance(value, tensor) and value.requires_grad:
-                    return True
-        return False
 
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not can_compile and is_compiling():
             return original(self, *args, **kwargs)
-        if not has_backward and is_grad_enabled() and is_recorded(self, args, kwargs):
+        if not has_backward and is_recorded(self, args, kwargs):
             if not is_compiling():
                 _tell(name)
             return original(self, *args, **kwargs)
@@ -189,6 +182,34 @@ def _guard(kernel: Forward, original: Forward, layer: LoadedLayer) -> Forward:
 
     forward.__name__ = "forward"
     return forward
+
+
+def _make_is_recorded() -> Callable[[Any, tuple[Any, ...], Mapping[str, Any]], bool]:
+    """Make what says whether derivatives of a call are wanted; written for speed.
+
+    Those of the layer's parameters count, and of the layers in it: the kernel may use them all.
+    """
+    import torch
+    from torch.autograd import forward_ad
+
+    is_grad_enabled, is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
+
+    def is_recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        if is_grad_enabled():
+            for each in iterate_tensors((args, kwargs)):
+                if each.requires_grad:
+                    return True
+            parameters = module.parameters() if module._modules else module._parameters.values()
+            for each in parameters:
+                if each is not None and each.requires_grad:
+                    return True
+        # Forward mode does not ask whether gradients are enabled.
+        if is_compiling() or getattr(forward_ad, "_current_level", 0) < 0:
+            return False
+        duals = iterate_tensors((args, kwargs, module._parameters))
+        return any(forward_ad.unpack_dual(each).tangent is not None for each in duals)
+
+    return is_recorded
 
 
 def _tell(name: str) -> None:

@@ -89,10 +89,17 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The device that a model is kernelized for; the capability is None where it has none."""
+    """The device that a model is kernelized for; None is what is not known of it.
+
+    Attributes:
+        type: as mappings spell it.
+        capability: 90 for 9.0.
+        name: what its maker calls it.
+    """
 
     type: str
     capability: int | None = None
+    name: str | None = None
 
     def __str__(self) -> str:
         return self.type if self.capability is None else f"{self.type} {self.capability}"
@@ -129,7 +136,7 @@ def find_target(model: Any, device: str | torch.device | None) -> Target:
     if isinstance(device, str):
         word, _, index = device.partition(":")
         require_device_type(word if index.isdigit() else device)
-        return Target(type=word, capability=_capability(word, int(index) if index else None))
+        return _describe(word, int(index) if index else None)
     if device is None:
         from itertools import chain
 
@@ -151,7 +158,7 @@ def find_target(model: Any, device: str | torch.device | None) -> Target:
             "device: the model is on torch's meta device; say where it will run, such as "
             "kernelize(model, mode=mode, device='cuda')."
         )
-    return Target(type=word, capability=_capability(word, where.index))
+    return _describe(word, where.index)
 
 
 def _type_of(device: torch.device) -> str:
@@ -161,12 +168,13 @@ def _type_of(device: torch.device) -> str:
     return "rocm" if word == "cuda" and torch.version.hip else word
 
 
-def _capability(word: str, index: int | None) -> int | None:
+def _describe(word: str, index: int | None) -> Target:
     if word not in _PROPERTIES:
-        return None
+        return Target(type=word)
     import torch
 
     if not torch.cuda.is_available():
-        return None
+        return Target(type=word)
     major, minor = torch.cuda.get_device_capability(index)
-    return int(major) * 10 + int(minor)
+    name = str(torch.cuda.get_device_name(index))
+    return Target(type=word, capability=int(major) * 10 + int(minor), name=name)

@@ -155,7 +155,7 @@ def find_extensible_layers(model: Any) -> list[ExtensibleLayer]:
     places: dict[int, tuple[str, str, Any]] = {}
     users: dict[int, int] = {}
     for path, module in model.named_modules():
-        for name, function in module.__dict__.get(FUNCTIONS, {}).items():
+        for name, function in (getattr(module, FUNCTIONS, None) or {}).items():
             users[id(function)] = users.get(id(function), 0) + 1
             place = f"{path}.{name}" if path else name
             places.setdefault(id(function), (place, name, function))

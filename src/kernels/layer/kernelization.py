@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernel_spec.errors import Fault, IntegrityError, UsageError, WrongTypeError
@@ -229,7 +230,13 @@ def _forwards(
     loaded: LoadedLayer, layer: ExtensibleLayer, wish: _Wish
 ) -> tuple[Any, Selection | None]:
     original = type(layer.module).forward
-    return original, _find_selection(loaded, original, wish) if wish.select == "measured" else None
+    if wish.select != "measured":
+        return original, None
+    parameters = ", ".join(map(_describe_parameter, layer.module.parameters()))
+    state = wish.settings.state
+    return original, _selection(
+        loaded, original, parameters, mode=wish.mode, target=wish.target, state=state
+    )
 
 
 def _load(repository: Repository, plan: _Plan) -> LoadedLayer | Exception:
@@ -275,31 +282,37 @@ def _missing_abilities(loaded: LoadedLayer, mode: Mode) -> str:
     return " and ".join(missing)
 
 
-def _find_selection(loaded: LoadedLayer, original: Any, wish: _Wish) -> Selection:
-    return _selection(loaded, original, wish.mode, wish.target, wish.settings.state)
-
-
 @functools.cache
 def _selection(
-    loaded: LoadedLayer, original: Any, mode: Mode, target: Target, state: Any
+    loaded: LoadedLayer, original: Any, parameters: str, *, mode: Mode, target: Target, state: Path
 ) -> Selection:
+    """Find what keeps the measurements; the same for all layers of one class and size."""
     file = find_timings_file(
         state,
         variant=loaded.variant,
         layer=loaded.cls.__qualname__,
         original=original,
+        parameters=parameters,
         facts=f"{_name_device(target)}, {describe_mode(mode)}",
     )
-    return Selection(file, training=Mode.TRAINING in mode, compiled=Mode.TORCH_COMPILE in mode)
+    return Selection(
+        file,
+        device_type="cuda" if target.type == "rocm" else target.type,
+        training=Mode.TRAINING in mode,
+        compiled=Mode.TORCH_COMPILE in mode,
+    )
+
+
+def _describe_parameter(parameter: Any) -> str:
+    sizes = "x".join(map(str, parameter.shape))
+    return f"{str(parameter.dtype).removeprefix('torch.')} {sizes}"
 
 
 def _name_device(target: Target) -> str:
     import torch
 
-    if target.type in ("cuda", "rocm") and torch.cuda.is_available():
-        return f"{target} {torch.cuda.get_device_name()}"
     if target.type != "cpu":
-        return str(target)
+        return f"{target} {target.name}" if target.name else str(target)
     return f"cpu {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ContextDecorator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernel_spec.errors import Fault, WrongTypeError
@@ -28,7 +28,7 @@ Table = Mapping[str, Mapping[Device, Modes]]
 _lock = threading.Lock()
 # What every thread sees, and what a `with use_kernel_mapping` shows its own context instead.
 _registered: Table = {}
-_scoped: ContextVar[Table | None] = ContextVar("kernel_mapping", default=None)
+_scoped: ContextVar[_Scope | None] = ContextVar("kernel_mapping", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,38 +64,61 @@ def register_kernel_mapping(mapping: KernelMapping, inherit_mapping: bool = True
     global _registered  # noqa: PLW0603 - the one table of the process
     entries = _read(mapping)
     _require_flag(inherit_mapping)
-    scoped = _scoped.get()
-    if scoped is not None:
-        _scoped.set(_merge(scoped if inherit_mapping else {}, entries))
+    scope = _scoped.get()
+    if scope is not None:
+        table = _merge(scope.table if inherit_mapping else {}, entries)
+        _scoped.set(replace(scope, table=table))
         return
     with _lock:
         _registered = _merge(_registered if inherit_mapping else {}, entries)
 
 
-@contextmanager
-def use_kernel_mapping(mapping: KernelMapping, *, inherit_mapping: bool = True) -> Iterator[None]:
+def use_kernel_mapping(
+    mapping: KernelMapping, *, inherit_mapping: bool = True
+) -> AbstractContextManager[None]:
     """Use a mapping in a ``with`` block of this thread or task, over what is registered.
 
     Args:
         mapping: as for :func:`register_kernel_mapping`.
         inherit_mapping: False uses this mapping alone.
 
+    Returns:
+        What ``with`` takes, as often as you like.
+
     Raises:
         MappingError: with every fault of the mapping; it is also a ValueError.
         WrongTypeError: it is no dictionary; it is also a TypeError.
     """
     _require_flag(inherit_mapping)
-    token = _scoped.set(_merge(current_table() if inherit_mapping else {}, _read(mapping)))
-    try:
-        yield
-    finally:
-        _scoped.reset(token)
+    return _Block(entries=_read(mapping), inherit=inherit_mapping)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scope:
+    """What a ``with`` block shows, and what is around it."""
+
+    table: Table
+    outer: _Scope | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block(ContextDecorator, AbstractContextManager[None]):
+    entries: Table
+    inherit: bool
+
+    def __enter__(self) -> None:
+        table = current_table() if self.inherit else {}
+        _scoped.set(_Scope(table=_merge(table, self.entries), outer=_scoped.get()))
+
+    def __exit__(self, *_: object) -> None:
+        scope = _scoped.get()
+        _scoped.set(scope.outer if scope else None)
 
 
 def current_table() -> Table:
     """Return what :func:`kernels.kernelize` would look at now."""
-    scoped = _scoped.get()
-    return _registered if scoped is None else scoped
+    scope = _scoped.get()
+    return _registered if scope is None else scope.table
 
 
 def find_kernel(table: Table, layer_name: str, target: Target, mode: Mode) -> Match | Miss:

@@ -1,8 +1,8 @@
 """Takes the faster of a kernel and the original, by timing both on the shapes that a layer sees.
 
 The first call with tensors of a new *shape class* (dtypes, the last sizes, and the number of rows
-up to the next power of two) times both on those very tensors, which takes some milliseconds; from
-then on the class is decided, in later processes too (:mod:`kernels.layer.timings`).
+up to the next power of two) times both on copies of those tensors, which takes some milliseconds;
+from then on the class is decided, in later processes too (:mod:`kernels.layer.timings`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from kernels.layer.tensors import can_be_copied, copy_values, iterate_tensors
 from kernels.layer.timings import Timing, TimingsFile
 
 Forward = Callable[..., Any]
@@ -47,8 +48,11 @@ class Selection:
             was measured.
     """
 
-    def __init__(self, file: TimingsFile, *, training: bool, compiled: bool) -> None:
+    def __init__(
+        self, file: TimingsFile, *, device_type: str, training: bool, compiled: bool
+    ) -> None:
         self._file = file
+        self._device_type = device_type
         self._training = training
         self._compiled = compiled
         self._lock = threading.RLock()
@@ -62,7 +66,8 @@ class Selection:
 
         is_compiling = torch.compiler.is_compiling
         is_grad_enabled = torch.is_grad_enabled
-        tensor = torch.Tensor
+        is_autocast_enabled = torch.is_autocast_enabled
+        tensor, device_type = torch.Tensor, self._device_type
         choices = self._choices
 
         @functools.wraps(original)
@@ -72,12 +77,12 @@ class Selection:
                     return kernel(module, *args, **kwargs)
                 return original(module, *args, **kwargs)
             # This part of every call is written for speed.
-            key: list[Any] = [is_grad_enabled()]
+            key: list[Any] = [is_grad_enabled(), is_autocast_enabled(device_type)]
             for value in (*args, *kwargs.values()) if kwargs else args:
                 if isinstance(value, tensor):
                     key += (value.shape, value.dtype, value.get_device(), value.is_contiguous())
-                elif isinstance(value, list | tuple):
-                    key.append(_shape_class((value,), {}))
+                elif isinstance(value, list | tuple | dict):
+                    key.append(self._describe(value))
                 else:
                     key.append(type(value))
             call_key = tuple(key)
@@ -93,25 +98,36 @@ class Selection:
         return forward
 
     def _decide(self, key: Any, call: _Call) -> bool:
-        shape = _shape_class(call.args, call.kwargs)
-        if shape is None:
+        if not _can_be_timed(call):
             return False
+        shape = self._describe((call.args, call.kwargs))
         with self._lock:
             timing = self.timings.get(shape)
             if timing is None:
-                timing = self._measure(call)
+                timing = self._file.settle(shape, lambda: self._measure(call))
                 self.timings[shape] = timing
                 self.compiled_choice = self._choose_for_graphs()
-                self._file.add(shape, timing)
             if len(self._choices) >= _MOST_SHAPES:
                 self._choices.clear()
             self._choices[key] = timing.is_kernel_faster
         return timing.is_kernel_faster
 
+    def _describe(self, values: Any) -> str:
+        """Name the shape class of what a layer is called with."""
+        import torch
+
+        facts = [_describe(each, self._device_type) for each in iterate_tensors(values)]
+        recorded = " recorded" if torch.is_grad_enabled() else ""
+        autocast = " autocast" if torch.is_autocast_enabled(self._device_type) else ""
+        return ", ".join(facts) + recorded + autocast
+
     def _choose_for_graphs(self) -> bool:
         return bool(self.timings) and all(each.is_kernel_faster for each in self.timings.values())
 
     def _measure(self, call: _Call) -> Timing:
+        # The layer may write to what it is called with, and in some milliseconds a thousand times.
+        args, kwargs = copy_values((call.args, call.kwargs))
+        trial = call._replace(args=args, kwargs=kwargs)
         runs = []
         for forward in (call.kernel, call.original):
             run = functools.partial(forward, call.module)
@@ -119,9 +135,9 @@ class Selection:
                 import torch
 
                 run = torch.compile(run, dynamic=False)
-            runs.append(functools.partial(_run, run, call, training=self._training))
-        with _undisturbed(call):
-            ours, theirs = time_both(runs[0], runs[1], _synchronizer(call))
+            runs.append(functools.partial(_run, run, trial, training=self._training))
+        with _undisturbed(trial), _unseen_by_checkpoints():
+            ours, theirs = time_both(runs[0], runs[1], _synchronizer(trial))
         return Timing(kernel_us=ours * 1e6, original_us=theirs * 1e6)
 
 
@@ -170,9 +186,9 @@ def _run(run: Forward, call: _Call, *, training: bool) -> None:
         return
     import torch
 
-    outputs = [each for each in _tensors((output,), {}) if each.requires_grad]
-    inputs = [*_tensors(call.args, call.kwargs), *call.module._parameters.values()]
-    wanted = [each for each in inputs if each is not None and each.requires_grad]
+    outputs = [each for each in iterate_tensors(output) if each.requires_grad]
+    inputs = [*iterate_tensors((call.args, call.kwargs)), *call.module.parameters()]
+    wanted = [each for each in inputs if each.requires_grad]
     if outputs and wanted:
         ones = [torch.ones_like(each) for each in outputs]
         torch.autograd.grad(outputs, wanted, ones, allow_unused=True)
@@ -180,37 +196,80 @@ def _run(run: Forward, call: _Call, *, training: bool) -> None:
 
 @contextmanager
 def _undisturbed(call: _Call) -> Iterator[None]:
-    """Leave random numbers and the layer's buffers as they were."""
+    """Leave random numbers and the layer as they were: its buffers, and what it keeps by itself."""
     import torch
 
-    buffers = call.module._buffers
-    kept = {name: each.clone() for name, each in buffers.items() if each is not None}
-    on_gpu = {each.device.index for each in _tensors(call.args, call.kwargs) if each.is_cuda}
-    with torch.random.fork_rng(devices=sorted(on_gpu)):
-        yield
-    with torch.no_grad():
-        for name, value in kept.items():
-            buffers[name].copy_(value)
+    tensors = iterate_tensors((call.args, call.kwargs))
+    on_gpu = {each.device.index for each in tensors if each.is_cuda}
+    modules = list(call.module.modules())
+    attributes = [dict(vars(each)) for each in modules]
+    buffers = [dict(each._buffers) for each in modules]
+    values = [each.clone() for each in call.module.buffers()]
+    try:
+        with torch.random.fork_rng(devices=sorted(on_gpu)):
+            yield
+    finally:
+        for module, own, kept in zip(modules, attributes, buffers, strict=True):
+            _restore(vars(module), own)
+            _restore(module._buffers, kept)
+        with torch.no_grad():
+            for buffer, value in zip(call.module.buffers(), values, strict=True):
+                buffer.copy_(value)
 
 
-def _shape_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Name the class of what a layer is called with; None where timing would tell nothing."""
+def _restore(found: dict[str, Any], kept: dict[str, Any]) -> None:
+    for name in found.keys() - kept.keys():
+        del found[name]
+    for name, value in kept.items():
+        if found.get(name) is not value:
+            found[name] = value
+
+
+def _unseen_by_checkpoints() -> AbstractContextManager[None]:
+    """Keep what trials save for their backward from who counts or moves what a model saves."""
     import torch
 
-    tensors = _tensors(args, kwargs)
-    if not tensors or not all(map(_can_be_timed, tensors)) or _is_watched():
-        return None
-    if any(each.is_cuda for each in tensors) and torch.cuda.is_current_stream_capturing():
-        return None
-    recorded = " recorded" if torch.is_grad_enabled() else ""
-    return ", ".join(map(_describe, tensors)) + recorded
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    if top is not None and top(False) is None:
+        return nullcontext()
+    hooks: AbstractContextManager[None] = torch.autograd.graph.saved_tensors_hooks(_same, _same)
+    return hooks
 
 
-def _can_be_timed(tensor: Any) -> bool:
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
+def _can_be_timed(call: _Call) -> bool:
+    """Say whether timing would tell something, and change nothing."""
     import torch
 
-    is_plain = type(tensor) in {torch.Tensor, torch.nn.Parameter}
-    return is_plain and not tensor.is_meta and tensor.numel() > 0
+    tensors = list(iterate_tensors((call.args, call.kwargs)))
+    if not tensors or not all(map(_is_timed, tensors)) or _is_watched():
+        return False
+    if not can_be_copied(call.args) or not can_be_copied(call.kwargs) or _may_wait(call.module):
+        return False
+    on_gpu = any(each.is_cuda for each in tensors)
+    return not (on_gpu and torch.cuda.is_current_stream_capturing())
+
+
+def _is_timed(tensor: Any) -> bool:
+    return not tensor.is_meta and tensor.numel() > 0
+
+
+def _may_wait(module: Any) -> bool:
+    """Whether a call may wait for other ranks, which do not call it as often as timing does.
+
+    A sharded parameter is gathered by its ranks together, and so is much of what layers within
+    layers compute.
+    """
+    import torch
+    from torch import distributed
+
+    if not distributed.is_available() or not distributed.is_initialized():
+        return False
+    is_sharded = any(type(each) is not torch.nn.Parameter for each in module.parameters())
+    return distributed.get_world_size() > 1 and (bool(module._modules) or is_sharded)
 
 
 def _is_watched() -> bool:
@@ -224,32 +283,19 @@ def _is_watched() -> bool:
     )
 
 
-def _describe(tensor: Any) -> str:
+def _describe(tensor: Any, device_type: str) -> str:
     last = tensor.shape[-1] if tensor.dim() else 1
-    rows = tensor.numel() // last
-    rounded = 1 << (rows - 1).bit_length()
+    rows = tensor.numel() // last if last else 0
+    rounded = 1 << (rows - 1).bit_length() if rows else 0
     strided = "" if tensor.is_contiguous() else " strided"
-    return f"{str(tensor.dtype).removeprefix('torch.')} {rounded}x{last}{strided}"
-
-
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    import torch
-
-    found: list[Any] = []
-    stack: list[Any] = [*reversed(list(kwargs.values())), *reversed(args)]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            stack += reversed(value)
-    return found
+    elsewhere = "" if tensor.device.type == device_type else f" on {tensor.device.type}"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {rounded}x{last}{strided}{elsewhere}"
 
 
 def _synchronizer(call: _Call) -> Callable[[], None]:
     import torch
 
-    for tensor in _tensors(call.args, call.kwargs):
+    for tensor in iterate_tensors((call.args, call.kwargs)):
         synchronize = getattr(getattr(torch, tensor.device.type, None), "synchronize", None)
         if synchronize is not None:
             return functools.partial(synchronize)

@@ -23,6 +23,8 @@ from kernels.store import write_whole
 
 FORMAT = 1
 FOLDER = "measured"
+# Seconds for which other processes that write are waited for.
+_PATIENCE = 5.0
 
 
 class Timing(NamedTuple):
@@ -59,27 +61,45 @@ class TimingsFile:
         except UNREADABLE:
             return {}
 
-    def add(self, shape: str, timing: Timing) -> None:
-        """Add a measurement to what other processes may have added meanwhile."""
+    def settle(self, shape: str, measure: Callable[[], Timing]) -> Timing:
+        """Measure a shape, unless another process has done so meanwhile: the first one decides for all.
+
+        So the ranks of a job on one host take the same forward, whatever each would have measured.
+        """
+        from filelock import FileLock, Timeout
+
+        if (known := self.read().get(shape)) is not None:
+            return known
+        timing = Timing(*(round(each, 3) for each in measure()))
         if self.path is None:
-            return
-        timings = {**self.read(), shape: timing}
+            return timing
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.path.parent.with_suffix(".lock"), timeout=_PATIENCE):
+                timings = self.read()
+                if shape not in timings:
+                    self._write(self.path, {**timings, shape: timing})
+                return timings.get(shape, timing)
+        except (OSError, Timeout, NotImplementedError):
+            return timing
+
+    def _write(self, path: Path, timings: Mapping[str, Timing]) -> None:
         document = {
             "format": FORMAT,
             "what": dict(self.what),
-            "microseconds": {
-                name: [round(number, 3) for number in each]
-                for name, each in sorted(timings.items())
-            },
+            "microseconds": {name: list(each) for name, each in sorted(timings.items())},
         }
-        try:
-            write_whole(self.path, json.dumps(document, indent=1).encode() + b"\n")
-        except OSError:
-            return
+        write_whole(path, json.dumps(document, indent=1).encode() + b"\n")
 
 
 def find_timings_file(
-    state: Path, *, variant: str | None, layer: str, original: Callable[..., Any], facts: str
+    state: Path,
+    *,
+    variant: str | None,
+    layer: str,
+    original: Callable[..., Any],
+    parameters: str,
+    facts: str,
 ) -> TimingsFile:
     """Name the file for a kernel layer and an original.
 
@@ -88,6 +108,7 @@ def find_timings_file(
         variant: the content of the kernel's variant; where it is unknown nothing is kept.
         layer: the name of the kernel's layer.
         original: the forward that it may stand for.
+        parameters: dtypes and sizes of the layer's parameters.
         facts: the device and the mode.
     """
     import torch
@@ -96,6 +117,7 @@ def find_timings_file(
         "variant": variant or "",
         "layer": layer,
         "original": _identify(original),
+        "parameters": parameters,
         "where": f"{facts}, torch {torch.__version__}",
     }
     name = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,241 @@
+"""Proxies, certificates, tokens and hubs of the settings that the HTTP client cannot use, and a SOCKS proxy that fails."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import huggingface_hub
+import pytest
+
+import kernels
+from kernel_spec.names import RepoId
+from kernels import hub_http
+from kernels.errors import HubUnreachableError, SettingsError
+from kernels.hub_http import HttpHub
+from kernels.settings import NETWORK_VARIABLES, read_settings
+
+REPO = RepoId("acme", "toy")
+REFS = b'HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{"branches": [], "tags": []}'
+# RFC 1928: version 5 and the method taken; version 5, succeeded, address and port.
+NO_PASSWORD = b"\x05\x00"
+CONNECTED = b"\x05\x00\x00\x01" + bytes(6)
+
+
+@contextmanager
+def socks_proxy(*answers, then=""):
+    """Answer each message of a handshake in turn; then close, or stay silent."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    connections, over = [], threading.Event()
+
+    def serve(client):
+        with client, suppress(OSError):
+            for answer in answers:
+                client.recv(10_000)
+                client.sendall(answer)
+            if then == "silent":
+                over.wait()
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                connections.append(client)
+                threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"socks5://127.0.0.1:{listener.getsockname()[1]}", connections
+    finally:
+        over.set()
+        listener.close()
+
+
+@pytest.fixture(params=["httpx", "httpx2"])
+def client(request):
+    pytest.importorskip("socksio")
+    return pytest.importorskip(request.param).Client
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr(hub_http, "TIMEOUT", 0.2)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("answers", "then", "said"),
+    [
+        ((), "silent", "it does not answer"),
+        ((NO_PASSWORD,), "silent", "it does not answer"),
+        ((), "", ""),
+        ((b"",), "", "Malformed"),
+        ((b"\x05",), "", "Malformed"),
+        ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), "", "Malformed"),
+        ((b"\x05\xff",), "", "NO ACCEPTABLE"),
+        ((b"\x05\x02",), "", "PASSWORD"),
+        ((NO_PASSWORD, b"\x05\x05\x00\x01" + bytes(6)), "", "refused"),
+        ((NO_PASSWORD, b"\x05"), "", "Malformed"),
+    ],
+)
+def test_a_socks_proxy_that_does_not_connect_is_given_up(client, answers, then, said):
+    """Of two clients one reads in the handshake without a time-out, and both let errors of another package out."""
+    with socks_proxy(*answers, then=then) as (proxy, connections), client(proxy=proxy) as session:
+        hub = HttpHub(url="http://hub.invalid", session=lambda: session, pauses=())
+        begin = time.monotonic()
+        with pytest.raises(HubUnreachableError, match=f"SOCKS proxy did not connect.*{said}"):
+            hub.read_refs(REPO)
+        assert time.monotonic() - begin < 2.0
+        assert len(connections) == 1
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_socks_proxy_that_connects_is_used_and_its_hub_bounded_as_any(client):
+    answers = (NO_PASSWORD, CONNECTED, REFS)
+    with socks_proxy(*answers, then="silent") as (proxy, connections):
+        with client(proxy=proxy) as session:
+            hub = HttpHub(url="http://hub.invalid", session=lambda: session, pauses=())
+            assert hub.read_refs(REPO).branches == ()
+            with pytest.raises(HubUnreachableError, match="timed out"):
+                hub.read_refs(REPO)
+        assert len(connections) == 1
+
+
+@pytest.fixture
+def network(monkeypatch):
+    """Set variables for the real session of huggingface_hub."""
+    for name in NETWORK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("KERNELS_HUB", "http://127.0.0.1:9")
+    huggingface_hub.close_session()
+    yield monkeypatch.setenv
+    huggingface_hub.close_session()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTP_PROXY", "ftp://proxy:1"),
+        ("http_proxy", "http://proxy:port"),
+        ("HTTPS_PROXY", "socks4://proxy:1"),
+        ("ALL_PROXY", "http://[::1"),
+        ("SSL_CERT_FILE", "/nonexistent.pem"),
+        ("SSL_CERT_FILE", __file__),
+    ],
+)
+def test_what_the_client_cannot_use_is_named(network, name, value):
+    network(name, value)
+    with pytest.raises(SettingsError, match=f"^{name}: the HTTP client cannot use") as caught:
+        kernels.get_kernel("acme/toy")
+    assert caught.value.exit_code == 2
+    assert caught.value.__suppress_context__
+
+
+def test_a_password_is_not_repeated_where_a_proxy_cannot_be_used(network):
+    network("HTTPS_PROXY", "http://me:half/of-it@proxy:1")
+    with pytest.raises(SettingsError, match="percent-encoded") as caught:
+        kernels.get_kernel("acme/toy")
+    assert "half" not in str(caught.value)
+
+
+def test_a_socks_proxy_without_its_package_says_which(network, monkeypatch):
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    network("ALL_PROXY", "socks5://127.0.0.1:1")
+    with pytest.raises(SettingsError, match=r"ALL_PROXY.*pip install socksio"):
+        kernels.get_kernel("acme/toy")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:99999",
+        "http://a..b",
+        "http://.",
+        f"http://{'a' * 64}.invalid",
+        "http://h\u00fcb..x",
+        "http://me:word@",
+        "http://a@b@c",
+    ],
+)
+def test_a_hub_that_no_socket_takes_is_named(network, url):
+    network("KERNELS_HUB", url)
+    with pytest.raises(SettingsError, match=r"KERNELS_HUB: .* is not a hub") as caught:
+        kernels.get_kernel("acme/toy")
+    assert "word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://hub.corp.", "http://h\u00fcb.corp", "https://[::1]:80/x/"])
+def test_a_hub_with_an_odd_name_is_one(url):
+    (hub,) = read_settings({"KERNELS_HUB": url, "HOME": "/"}).hubs
+    assert hub.url == url.rstrip("/")
+
+
+@pytest.mark.parametrize("location", ["http://127.0.0.1:99999/x", f"http://{'a' * 64}/x"])
+def test_a_redirect_to_where_no_socket_goes_is_an_error_of_ours(monkeypatch, location):
+    with (
+        redirecting(location) as url,
+        pytest.raises(HubUnreachableError, match="cannot be reached"),
+    ):
+        HttpHub(url=url, pauses=()).read_refs(REPO)
+
+
+@contextmanager
+def redirecting(location):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with suppress(OSError), listener.accept()[0] as client:
+            client.recv(10_000)
+            head = f"HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+            client.sendall(head.encode())
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+@pytest.mark.parametrize("token", ["hf_\u00fc", "hf_a b", "hf_a\x7f"])
+def test_a_token_that_fits_in_no_header_is_not_sent_and_not_shown(
+    web, publisher, token, monkeypatch
+):
+    publisher.publish()
+    monkeypatch.setenv("HF_ENDPOINT", web.URL)
+    monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: token)
+    with pytest.raises(SettingsError, match="HF_TOKEN") as caught:
+        kernels.get_kernel("acme/toy")
+    assert token not in str(caught.value)
+    assert web.requests == []
+
+
+def test_credentials_of_a_hub_go_to_it_and_nowhere_else(web, publisher, cache, monkeypatch, caplog):
+    """Not into messages, not into the log, not into what is kept on the disk."""
+    publisher.publish()
+    monkeypatch.setenv("KERNELS_HUB", web.URL.replace("://", "://me:pass%20word@"))
+    caplog.set_level("INFO", logger="kernels")
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    packed = base64.b64encode(b"me:pass word").decode()
+    assert {headers["authorization"] for headers in web.headers} == {f"Basic {packed}"}
+    with pytest.raises(LookupError) as caught:
+        kernels.get_kernel("acme/nothing")
+    texts = [str(caught.value), caplog.text, repr(read_settings())]
+    texts += [path.read_text("latin-1") for path in cache.rglob("*") if path.is_file()]
+    assert not [text for text in texts if "pass" in text and "word" in text]
+    assert any(web.URL in text for text in texts)
+
+
+def test_other_credentials_find_what_was_cached(web, publisher, monkeypatch):
+    publisher.publish()
+    monkeypatch.setenv("KERNELS_HUB", web.URL.replace("://", "://me:old@"))
+    kernels.get_kernel("acme/toy")
+    asked = len(web.requests)
+    monkeypatch.setenv("KERNELS_HUB", web.URL.replace("://", "://me:new@"))
+    kernels.load.forget()
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    assert len(web.requests) == asked

@@ -5,7 +5,8 @@ On a device with events (CUDA, ROCm, XPU) there are three ways, since each hides
 - ``cold``: the caches are overwritten before each call; time on the device alone.
 - ``warm``: the caches are as the last call of the same function left them; likewise.
 - ``loop``: calls follow each other without a gap, so that the time is that of the device or of the
-  host, whichever is longer: what a small model feels.
+  host, whichever is longer: what a small model feels. Short calls are many, since the first after a
+  pause find nothing of theirs in the host's caches and take several times as long as those to come.
 
 For the first two the device is kept busy while the host queues the call, so that the host's part is
 not in the figure. On a CPU, ``cold`` and ``warm`` are wall time of a call, and there is no ``loop``.
@@ -26,8 +27,10 @@ Times = dict[str, list[float]]
 
 DEVICE_FLUSH_BYTES = 256 << 20  # several times the L2 cache of any device there is
 HOST_FLUSH_BYTES = 128 << 20
-SAMPLE_SECONDS = 0.01  # what the calls of one round take, roughly
-MAX_REPEATS = 20
+SAMPLE_SECONDS = 0.01  # what the calls of one round take at most, roughly
+MIN_REPEATS = 3
+# A call that is timed alone is repeated for the median; in a loop, for what a call takes once it runs.
+MAX_REPEATS: dict[Way, int] = {"cold": 20, "warm": 20, "loop": 500}
 
 
 class Timer(Protocol):
@@ -140,7 +143,9 @@ def time_in_turns(timer: Timer, calls: Mapping[str, Call], way: Way, *, rounds: 
 
     The order changes with every round: a chip is slower after heavy work.
     """
-    repeats = {name: _repeats(timer.measure(call, way, 1)) for name, call in calls.items()}
+    repeats = {
+        name: _repeats(timer.measure(call, way, MIN_REPEATS), way) for name, call in calls.items()
+    }
     times: Times = {name: [] for name in calls}
     order = random.Random(0)
     for number in range(-1, rounds):
@@ -156,5 +161,5 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
 
 
-def _repeats(us: float) -> int:
-    return max(3, min(MAX_REPEATS, int(SAMPLE_SECONDS * 1e6 / max(us, 1.0))))
+def _repeats(us: float, way: Way) -> int:
+    return max(MIN_REPEATS, min(MAX_REPEATS[way], int(SAMPLE_SECONDS * 1e6 / max(us, 1.0))))

@@ -139,6 +139,13 @@ def test_long_calls_are_repeated_less() -> None:
     assert repeats == {"short": 20, "long": 3}
 
 
+def test_a_short_call_in_a_loop_is_repeated_until_its_beginning_does_not_count() -> None:
+    timer = CountingTimer(10.0, 100.0, 1e6)
+    calls = {"short": "short", "middle": "middle", "long": "long"}
+    time_in_turns(timer, calls, "loop", rounds=1)
+    assert dict(timer.calls[3:]) == {"short": 500, "middle": 100, "long": 3}
+
+
 def test_a_ratio_is_the_median_of_the_rounds() -> None:
     # One slow round of ours would pull a ratio of means.
     assert median_ratio([1.0, 1.0, 100.0], [2.0, 2.0, 2.0]) == 2.0

@@ -143,6 +143,80 @@ def test_nor_where_autograd_records_in_a_model_for_inference(model, x, toy, call
     assert "the original where autograd records" in next(iter(reasons(model)))
 
 
+class Nested(nn.Module):
+    """A layer whose parameters are those of a layer in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Add(nn.Module):
+    def forward(self, terms):
+        return terms[0] + terms[1]["x"]
+
+
+DETACHED = """
+from torch import nn
+
+class Nested(nn.Module):
+    has_backward = False
+    can_torch_compile = True
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.inner.weight, self.inner.bias).detach()
+
+class Add(nn.Module):
+    has_backward = False
+    can_torch_compile = True
+
+    def forward(self, terms):
+        return (terms[0] + terms[1]["x"]).detach()
+"""
+
+
+@pytest.fixture
+def without_backward(write_kernel):
+    """Return a layer whose kernel, of the same name, has no backward."""
+    project = write_kernel(DETACHED, name="detached")
+
+    def make(kind):
+        replace_kernel_forward_from_hub(kind, kind.__name__)
+        kernel = LocalLayerRepository(project, layer_name=kind.__name__)
+        with use_kernel_mapping({kind.__name__: {"cpu": kernel}}):
+            return kernelize(kind(), mode=Mode.INFERENCE, device="cpu", strict=True)
+
+    return make
+
+
+def test_nor_where_a_layer_in_the_layer_has_the_parameters(without_backward, x):
+    layer = without_backward(Nested)
+    layer(x).sum().backward()
+    torch.testing.assert_close(layer.inner.weight.grad, x.sum(0).expand(4, 4))
+    layer.requires_grad_(False)
+    assert layer(x).grad_fn is None
+    assert torch.compile(layer.requires_grad_(), backend="eager")(x).requires_grad
+
+
+def test_nor_where_the_tensor_is_in_a_list_or_dictionary(without_backward, x):
+    layer = without_backward(Add)
+    recorded = torch.ones(3, 4, requires_grad=True)
+    for terms in ([recorded, {"x": x}], (x, {"x": recorded})):
+        assert layer(terms).requires_grad
+    assert not layer([x, {"x": x}]).requires_grad
+
+
+def test_nor_for_derivatives_in_forward_mode(without_backward, x):
+    layer = without_backward(Nested).requires_grad_(False)
+    tangent = torch.ones_like(x)
+    with torch.no_grad():
+        _, derivative = torch.func.jvp(layer, (x,), (tangent,))
+    torch.testing.assert_close(derivative, tangent @ layer.inner.weight.T)
+
+
 def test_a_kernel_that_cannot_be_compiled_is_not_used_for_it(model, toy):
     with use_kernel_mapping(mapped(toy, "OnlyEager")):
         kernelize(model, mode=COMPILED)
@@ -392,6 +466,21 @@ def test_a_function_of_a_kernel_stands_for_one(x, toy, monkeypatch):
     with use_kernel_mapping(mapped(toy, "twice", name="twice")):
         kernelize(model, mode=Mode.INFERENCE, device="cpu", strict=True)
     torch.testing.assert_close(model(x), 2 * x)
+
+
+def test_functions_that_a_class_names_itself_are_found(toy):
+    function = use_kernel_forward_from_hub("Double")(lambda x: x)
+
+    class Calls(nn.Module):
+        _kernel_funcs = {"Double": function}  # noqa: RUF012 - as others write it
+
+        def forward(self, x):
+            return function(x)
+
+    model = Calls()
+    with use_kernel_mapping(mapped(toy)):
+        kernelize(model, mode=Mode.INFERENCE, device="cpu", strict=True)
+    assert model(torch.ones(1)).item() == 2
 
 
 def test_only_marked_functions_can_be_named():

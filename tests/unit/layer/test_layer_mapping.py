@@ -176,8 +176,9 @@ def test_torch_calls_amd_gpus_cuda(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.4", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
     target = find_target(torch.nn.Linear(1, 1), torch.device("cuda", 3))
-    assert target == Target(type="rocm", capability=94)
+    assert target == Target(type="rocm", capability=94, name="GPU 3")
     assert asked == [3]
     # The words of mappings are meant as they are.
     assert find_target(torch.nn.Linear(1, 1), "cuda").type == "cuda"
@@ -214,6 +215,19 @@ def test_a_mapping_ends_with_its_block():
 def test_a_mapping_ends_after_an_error_too():
     with pytest.raises(RuntimeError), use_kernel_mapping({"L": {"cpu": kernel("inner")}}):
         raise RuntimeError
+    assert found("L") is KernelizeFallback.NO_LAYER
+
+
+def test_a_block_may_be_entered_again_inside_itself_and_around_a_function():
+    block = use_kernel_mapping({"L": {"cpu": kernel("inner")}})
+    for _ in range(2):
+        with block:
+            assert found("L") == "inner"
+            with use_kernel_mapping({"L": {"cpu": kernel("other")}}), block:
+                assert found("L") == "inner"
+            assert found("L") == "inner"
+        assert found("L") is KernelizeFallback.NO_LAYER
+    assert block(found)("L") == "inner"
     assert found("L") is KernelizeFallback.NO_LAYER
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 from kernels import (
@@ -21,11 +22,12 @@ from kernels import (
 )
 from kernels.layer import kernelization, measured
 from kernels.layer.binding import find_bound
-from kernels.layer.timings import Timing
+from kernels.layer.timings import Timing, TimingsFile
 
 SOURCE = """
 import time
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 CALLS = []
@@ -326,3 +328,192 @@ def test_both_are_timed_in_turns():
     assert "".join(order)[:4] == "aabb"
     assert rounds == "ab" * (len(rounds) // 2)
     assert 0.002 <= ours < theirs
+
+
+# What measuring must leave as it was -------------------------------------------------------------
+
+
+@pytest.fixture
+def measured_pair(write_kernel):
+    """Return a function that kernelizes a class whose kernel has the same source."""
+
+    def make(kind, source, *, mode=Mode.INFERENCE, name="pair"):
+        project = write_kernel("import torch\nfrom torch import nn\n" + source, name=name)
+        kernel = LocalLayerRepository(project, layer_name="Kernel")
+        use_kernel_forward_from_hub(kind.__name__)(kind)
+        with use_kernel_mapping({kind.__name__: {"cpu": kernel}}):
+            return kernelize(kind(), mode=mode, device="cpu", select="measured", strict=True)
+
+    return make
+
+
+def test_what_a_layer_writes_to_is_written_once(measured_pair):
+    class Update(nn.Module):
+        def forward(self, x, state, *, seen):
+            seen.append(1)
+            state["sum"] += x
+            return state["sum"]
+
+    model = measured_pair(
+        Update,
+        """
+class Kernel(nn.Module):
+    def forward(self, x, state, *, seen):
+        seen.append(1)
+        state["sum"] += x
+        return state["sum"]
+""",
+    )
+    state, seen = {"sum": torch.zeros(4)}, []
+    with torch.no_grad():
+        model(torch.ones(4), state, seen=seen)
+    assert state["sum"].tolist() == [1.0] * 4
+    assert seen == [1]
+    [layer] = report(model).layers
+    assert len(layer.shapes) == 1
+
+
+class Cache:
+    """Something that only its owner can copy."""
+
+    calls = 0
+
+
+def test_what_cannot_be_copied_is_not_timed(measured_pair):
+    class Cached(nn.Module):
+        def forward(self, x, cache):
+            cache.calls += 1
+            return x
+
+    source = "class Kernel(nn.Module):\n    def forward(self, x, cache):\n        1 / 0\n"
+    model, cache = measured_pair(Cached, source), Cache()
+    model(torch.ones(3), cache)
+    assert cache.calls == 1
+    assert report(model).layers[0].shapes == ()
+
+
+def test_buffers_of_layers_inside_and_what_a_layer_keeps_stay(measured_pair):
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+            self.register_buffer("last", torch.zeros(()))
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            self.last = x.sum()
+            self.cache = x
+            return self.norm(x)
+
+    source = """
+class Kernel(nn.Module):
+    def forward(self, x):
+        self.calls += 1
+        self.last = x.sum()
+        self.cache = x
+        return self.norm(x)
+"""
+    model = measured_pair(Normed, source, mode=Mode.TRAINING).train()
+    last, x = model.last, torch.randn(5, 4)
+    model(x)
+    assert model.norm.num_batches_tracked == 1
+    assert model.calls == 1
+    assert model.last == x.sum()
+    assert last == 0
+    assert model.cache is x
+    assert len(report(model).layers[0].shapes) == 1
+
+
+def test_a_checkpoint_sees_only_what_the_model_saves(kernelized):
+    model = kernelized(Mode.TRAINING)
+    x = torch.randn(32, 4, requires_grad=True)
+    torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(32, 4))
+    assert shapes(model) == {"float32 32x4 recorded": "kernel"}
+
+
+# What makes a class of its own -------------------------------------------------------------------
+
+
+def test_layers_of_other_sizes_are_measured_by_themselves(write_kernel):
+    source = (
+        "import time\nfrom torch import nn\n\nclass Kernel(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        time.sleep(0.002 if len(self.weight) > 4 else 0)\n"
+        "        return x @ self.weight.T\n"
+    )
+    kernel = LocalLayerRepository(write_kernel(source, name="sized"), layer_name="Kernel")
+
+    @use_kernel_forward_from_hub("Sized")
+    class Sized(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(size, 4))
+
+        def forward(self, x):
+            time.sleep(0.001)
+            return x @ self.weight.T
+
+    model = nn.ModuleList([Sized(2), Sized(8), Sized(2)])
+    with use_kernel_mapping({"Sized": {"cpu": kernel}}):
+        kernelize(model, mode=Mode.INFERENCE, select="measured")
+    with torch.no_grad():
+        for layer in model:
+            layer(torch.ones(3, 4))
+    found = [layer.shapes[0].runs for layer in report(model).layers]
+    assert found == ["kernel", "original", "kernel"]
+
+
+def test_autocast_is_another_class(kernelized):
+    model = kernelized()
+    with torch.no_grad():
+        model(torch.randn(32, 4))
+        with torch.autocast("cpu"):
+            model(torch.randn(32, 4))
+    assert set(shapes(model)) == {"float32 32x4", "float32 32x4 autocast"}
+
+
+def test_a_model_that_was_moved_is_not_judged_by_where_it_was(kernelized):
+    selection = find_bound(kernelized()[0]).selection
+    x = torch.empty(3, 4, device="meta")
+    assert selection._describe((x, {})) == "float32 4x4 on meta recorded"
+
+
+# Other processes ---------------------------------------------------------------------------------
+
+
+def test_the_process_that_is_first_decides_for_those_that_measure_meanwhile(tmp_path):
+    file = TimingsFile(path=tmp_path / "measured" / "0.json", what={"where": "here"})
+
+    def measure_slowly():
+        assert file.settle("s", lambda: Timing(1.0, 2.0)) == Timing(1.0, 2.0)  # another one
+        return Timing(3.0, 2.0)
+
+    assert file.settle("s", measure_slowly) == Timing(1.0, 2.0)
+    assert file.settle("t", lambda: Timing(5.00041, 5.0)) == Timing(5.0, 5.0)
+    assert file.read() == {"s": Timing(1.0, 2.0), "t": Timing(5.0, 5.0)}
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path):
+    file = TimingsFile(path=tmp_path / "measured" / "0.json", what={})
+
+    def settle(index):
+        return file.settle(f"shape {index}", lambda: Timing(float(index), 1.0))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(settle, range(40)))
+    assert [each.kernel_us for each in found] == list(range(40))
+    assert len(file.read()) == 40
+
+
+def test_a_layer_that_may_wait_for_other_ranks_is_not_timed(kernelized, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    model = kernelized()
+    with torch.no_grad():
+        model(torch.randn(32, 4))
+        assert list(shapes(model)) == ["float32 32x4"]
+        model[0].inner = nn.Linear(4, 4)  # its output could be gathered from all ranks
+        model(torch.randn(64, 4))
+    assert list(shapes(model)) == ["float32 32x4"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,18 +32,18 @@ def check_gradients(case: Case) -> Outcomes:
     for dtype in dtypes:
         yield from _compare(case, dtype, tolerances[dtype])
     if torch.float64 in dtypes:
-        inputs = _record(make_inputs(case, torch.float64, case.sizes))
-        yield from _prove(case, "the function", _as_function(case), inputs)
+        inputs = record(make_inputs(case, torch.float64, case.sizes))
+        yield from _prove(case, "the function", as_function(case), inputs)
 
 
 def _look_without(case: Case) -> Outcomes:
     """Say where a call of training goes through a function that has no backward."""
     for dtype in case.tolerance:
-        inputs = _record(make_inputs(case, dtype, usual_sizes(case)))
+        inputs = record(make_inputs(case, dtype, usual_sizes(case)))
         if not any(_may_have_gradient(each) for each in inputs):
             continue
         try:
-            results = tensors_of(_as_function(case)(*inputs))
+            results = tensors_of(as_function(case)(*inputs))
         except (RuntimeError, ValueError, NotImplementedError):
             continue
         if not any(each.requires_grad for each in results):
@@ -54,52 +54,110 @@ def _look_without(case: Case) -> Outcomes:
 
 
 def _compare(case: Case, dtype: Any, tolerance: float) -> Outcomes:
-    inputs = _record(make_inputs(case, dtype, usual_sizes(case)))
-    results = tensors_of(_as_function(case)(*inputs))
-    if not all(each.requires_grad for each in results if each.is_floating_point()):
-        yield fault(
-            "gradients",
-            case.name,
-            f"{dtype}: its result requires no gradient although its input does, so training would "
-            "go on without it, silently",
+    """Compare values and gradients where training needs some or all, for gradients in some layouts."""
+    plain = [widen(each) for each in make_inputs(case, dtype, usual_sizes(case))]
+    where = [at for at, each in enumerate(plain) if _may_have_gradient(each)]
+    alone = [[at] for at in where] if len(where) > 1 else []
+    told: set[int] = set()
+    for needing in (where, *alone):
+        wide = record(plain, needing)
+        exact = tensors_of(case.reference(*wide))
+        if not any(each.requires_grad for each in exact):
+            continue
+        what = f"{dtype}" if needing == where else f"{dtype}, input {needing[0]} alone needs one"
+        for how, arrange in _LAYOUTS:
+            inputs = record(make_inputs(case, dtype, usual_sizes(case)), needing)
+            weights = [arrange(_random_like(each)) for each in exact]
+            try:
+                results = tensors_of(as_function(case)(*inputs))
+                off = _find_wrong_result(case, results, exact, dtype)
+                ours = () if off else differentiate(results, inputs, weights)
+            except Exception as err:  # noqa: BLE001  (whatever a backward raises is to be told)
+                said = " ".join(f"{type(err).__name__}: {err}".split())[:300]
+                off = (f"the gradient{how}: it raises {said}", "correct the backward")
+            if off is not None:
+                yield fault("gradients", case.name, f"{what}: {off[0]}", off[1])
+                return
+            theirs = differentiate(exact, wide, weights)
+            for at, found, right in zip(needing, ours, theirs, strict=True):
+                said_off = _find_off(found, right, tolerance)
+                if said_off is not None and at not in told:
+                    told.add(at)
+                    said = f"{what}: the gradient of input {at}{how}: {said_off}"
+                    yield fault("gradients", case.name, said, "correct the backward")
+
+
+def _find_wrong_result(
+    case: Case, results: Sequence[Any], exact: Sequence[Any], dtype: Any
+) -> tuple[str, str] | None:
+    """Say what is wrong with results that autograd follows, and what to do; None: nothing."""
+    pairs = zip(results, exact, strict=False)
+    if any(right.requires_grad and not found.requires_grad for found, right in pairs):
+        return (
+            "its result requires no gradient although its input does, so training would go on "
+            "without it, silently",
             "register a backward (torch.library.register_autograd), or write "
             "differentiable=False in the case",
         )
-        return
-    wide = _record([widen(each) for each in make_inputs(case, dtype, usual_sizes(case))])
-    exact = tensors_of(case.reference(*wide))
-    weights = [torch.randn_like(each, dtype=torch.float64) for each in exact]
-    ours = _differentiate(results, inputs, weights)
-    theirs = _differentiate(exact, wide, weights)
-    for at, (found, right) in enumerate(zip(ours, theirs, strict=True)):
-        if right is None:
-            continue
-        if found is None:
-            said: str | None = "it has none, and the reference has one"
-        else:
-            said = find_difference(found, right, tolerance)
-        if said is not None:
-            yield fault(
-                "gradients",
-                case.name,
-                f"{dtype}: the gradient of differentiable input {at}: {said}",
-                "correct the backward",
-            )
+    tolerances = case.gradient_tolerance or case.tolerance
+    off = find_difference(results, exact, case.tolerance.get(dtype, tolerances[dtype]))
+    if off is None:
+        return None
+    return f"its result, where a gradient is recorded: {off}", "compute the same with and without"
 
 
-def _differentiate(results: Sequence[Any], inputs: Sequence[Any], weights: Sequence[Any]) -> Any:
+def _find_off(found: Any, right: Any, tolerance: float) -> str | None:
+    if right is None:
+        return None
+    if found is None:
+        return "it has none, and the reference has one"
+    return find_difference(found, right, tolerance)
+
+
+def _random_like(tensor: Any) -> Any:
+    return torch.randn_like(tensor, dtype=torch.float64, memory_format=torch.contiguous_format)
+
+
+def _expand(weight: Any) -> Any:
+    """Return one number for all elements, as the gradient of a sum is."""
+    return weight.flatten()[:1].reshape(()).expand(weight.shape) if weight.numel() else weight
+
+
+def _turn(weight: Any) -> Any:
+    order = tuple(reversed(range(weight.dim())))
+    return weight.permute(order).contiguous().permute(order)
+
+
+# How gradients of results lie in memory; torch hands them to a backward as they are.
+_LAYOUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("", lambda weight: weight),
+    (" of a sum, whose elements are one in memory", _expand),
+    (", where that of the result has its dimensions turned in memory", _turn),
+)
+
+
+def differentiate(results: Sequence[Any], inputs: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """Return the gradients of those inputs that need one, for given gradients of the results."""
     wanted = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
     total = [each for each in results if each.requires_grad]
     along = [
-        weight.to(each.dtype)
+        _convert(weight, each)
         for each, weight in zip(results, weights, strict=True)
         if each.requires_grad
     ]
-    return torch.autograd.grad(total, wanted, along, allow_unused=True)
+    return torch.autograd.grad(total, wanted, along, allow_unused=True, retain_graph=True)
+
+
+def _convert(weight: Any, result: Any) -> Any:
+    """Return a gradient in the dtype and on the device of its result, in its own layout."""
+    if 0 in weight.stride() and weight.numel():
+        one = weight[(0,) * weight.dim()].to(result.device, result.dtype)
+        return one.expand(weight.shape)
+    return weight.to(result.device, result.dtype)
 
 
 def _prove_reference(case: Case, dtype: Any) -> Outcomes:
-    inputs = _record([widen(each) for each in make_inputs(case, dtype, case.sizes)])
+    inputs = record([widen(each) for each in make_inputs(case, dtype, case.sizes)])
     yield from _prove(case, "the reference", case.reference, inputs)
 
 
@@ -116,21 +174,27 @@ def _prove(case: Case, what: str, function: Any, inputs: Sequence[Any]) -> Outco
         )
 
 
-def _as_function(case: Case) -> Any:
+def as_function(case: Case, function: Callable[..., Any] | None = None) -> Any:
+    """Return the function of a case, or another in its place, as one that returns its result."""
+    called = function or case.function
+
     def run(*inputs: Any) -> Any:
         if case.out is None:
-            return case.function(*inputs)
+            return called(*inputs)
         out = poison(case.out(*(_detach(each) for each in inputs)))
-        case.function(out, *inputs)
+        called(out, *inputs)
         return out
 
     return run
 
 
-def _record(inputs: Sequence[Any]) -> list[Any]:
+def record(inputs: Sequence[Any], needing: Sequence[int] | None = None) -> list[Any]:
+    """Return copies of inputs of which all, or those at some places, need a gradient."""
     return [
-        each.detach().clone().requires_grad_() if _may_have_gradient(each) else each
-        for each in inputs
+        each.detach().clone().requires_grad_()
+        if _may_have_gradient(each) and (needing is None or at in needing)
+        else each
+        for at, each in enumerate(inputs)
     ]
 
 

@@ -8,18 +8,16 @@ memory is touched where there is none, which ends the process.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import mmap
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import find_difference
+from kernel_builder.gate.memory import bytes_of, find_available, stack
 from kernel_builder.gate.outcome import Outcomes, Refused, Unproved, fault
 from kernel_builder.gate.trial import expected, make_inputs, poison, tensors_of, usual_sizes
 
@@ -27,8 +25,6 @@ _ELEMENTS = 1 << 31
 _BLOCK_BYTES = 8 << 20
 # What a function that allocates its result may need besides, as a multiple of the result.
 _TEMPORARIES = 8
-_PROT = mmap.PROT_READ | mmap.PROT_WRITE
-_MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
 
 
 def check_large(case: Case) -> Outcomes:
@@ -50,7 +46,7 @@ def check_large(case: Case) -> Outcomes:
     count = _choose_rows(rows)
     blocks = _ELEMENTS // (count * max(each[:1].numel() for each in rows)) + 2
     need = _memory_needed(case, rows, outputs, count * blocks)
-    if need > _memory_available(one[0].device):
+    if need > find_available(one[0].device):
         yield Unproved(message=f"2^31 elements: {need >> 30} GiB of memory are not free here")
         return
     first = make_inputs(case, dtype, {**sizes, case.batch: count})
@@ -58,7 +54,7 @@ def check_large(case: Case) -> Outcomes:
         _turn_over(each) if grows else each for each, grows in zip(first, batched, strict=True)
     )
     whole = [
-        _stack(one_block, other, blocks) if grows else one_block
+        stack(one_block, other, blocks) if grows else one_block
         for one_block, other, grows in zip(first, last, batched, strict=True)
     ]
     try:
@@ -85,7 +81,7 @@ def _call(case: Case, whole: Sequence[Any], first: Sequence[Any], blocks: int) -
     if case.out is None:
         return tensors_of(case.function(*whole))
     block = poison(case.out(*first))
-    out = _stack(block, block, blocks)
+    out = stack(block, block, blocks)
     case.function(out, *whole)
     return (out,)
 
@@ -118,59 +114,8 @@ def _memory_needed(case: Case, rows: Sequence[Any], outputs: Sequence[Any], tota
     return 0 if case.out is not None else _TEMPORARIES * size(outputs)
 
 
-def _memory_available(device: Any) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 0
-
-
-def _stack(block: Any, last: Any, blocks: int) -> Any:
-    """Return a dense tensor that is `block` again and again, and then `last`."""
-    if block.device.type != "cpu":
-        # As bytes: torch does not copy every dtype on every device.
-        whole = torch.cat([_bytes(block).repeat(blocks - 1), _bytes(last)])
-        return whole.view(block.dtype).view(blocks * block.shape[0], *block.shape[1:])
-    block, last = block.contiguous(), last.contiguous()
-    size = block.numel() * block.element_size()
-    address = _map_repeatedly(size, blocks)
-    raw = torch.frombuffer(
-        (ctypes.c_char * (size * blocks)).from_address(address), dtype=torch.uint8
-    )
-    flat = raw.view(block.dtype).view(blocks * block.shape[0], *block.shape[1:])
-    flat[: block.shape[0]].copy_(block)
-    flat[-block.shape[0] :].copy_(last)
-    return flat
-
-
-def _bytes(tensor: Any) -> Any:
-    return tensor.reshape(-1).clone().view(torch.uint8)
-
-
 def _turn_over(tensor: Any) -> Any:
     """Return the rows of a tensor in the other order."""
     width = tensor[:1].numel() * tensor.element_size()
-    turned = _bytes(tensor).view(tensor.shape[0], width).flip(0)
+    turned = bytes_of(tensor).view(tensor.shape[0], width).flip(0)
     return turned.reshape(-1).view(tensor.dtype).view(tensor.shape)
-
-
-def _map_repeatedly(size: int, blocks: int) -> int:
-    """Map one block of memory `blocks - 1` times in a row, and another behind it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    anonymous = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    start = libc.mmap(None, size * blocks, _PROT, anonymous, -1, 0)
-    handle = os.memfd_create("gate")
-    os.ftruncate(handle, 2 * size)
-    for index in range(blocks):
-        offset = 0 if index < blocks - 1 else size
-        place = libc.mmap(
-            start + index * size, size, _PROT, mmap.MAP_SHARED | _MAP_FIXED, handle, offset
-        )
-        if place != start + index * size:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    os.close(handle)
-    return int(start)

@@ -116,6 +116,8 @@ def _bits(tensor: Any) -> Any:
 def _copy(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
+    if 0 in value.stride():
+        return value.detach().clone()
     return torch.empty_strided(
         value.size(), value.stride(), dtype=value.dtype, device=value.device
     ).copy_(value.detach())

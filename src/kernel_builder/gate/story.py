@@ -59,15 +59,17 @@ def choose_variants(directory: Path, device: str) -> tuple[Path, ...]:
     Raises:
         ProjectError: there is none.
     """
-    found = tuple(
-        place
+    backends = {
+        place: parse_metadata((place / FILE_NAME).read_bytes()).backend
         for place in find_variants(directory)
-        if parse_metadata((place / FILE_NAME).read_bytes()).backend is BackendKind(device)
-    )
+    }
+    found = tuple(place for place, backend in backends.items() if backend is BackendKind(device))
     if not found:
+        there = ", ".join(sorted({backend.value for backend in backends.values()}))
         raise ProjectError(
-            f"{directory}: no variant for {device} is built; run: kernel-builder build {directory} "
-            f"--backend {device}"
+            f"{directory}: no variant for {device} is built, but for {there}; build it (kernel-builder "
+            f"build {directory} --backend {device}), or name a device that there is one for "
+            "(--device), on a machine that has it"
         )
     others = [place.name for place in found if place.name.startswith("tvm-ffi")]
     if others:
@@ -267,7 +269,7 @@ def _conclude(
             continue
         case, check = begun[line["end"]]["case"], begun[line["end"]]["check"]
         prefix = f"{case}: " if case else ""
-        faults += _condense([Finding(**each) for each in line["faults"]])
+        faults += [Finding(**each) for each in line["faults"]]
         for each in line["unproved"]:
             unproved.setdefault(each, []).append(case)
         refused += [f"{prefix}{each}" for each in line["refused"]]
@@ -278,7 +280,7 @@ def _conclude(
     result = GateResult(
         variant=variant,
         device=device,
-        faults=tuple(faults),
+        faults=tuple(_condense(faults)),
         unproved=tuple(
             f"{said} ({', '.join(names)})" if names != [""] else said
             for said, names in unproved.items()

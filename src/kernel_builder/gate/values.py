@@ -1,15 +1,16 @@
-"""Whether a function computes what its reference does: sizes, layouts, zeros, memory left unwritten."""
+"""Whether a function computes what its reference does: modes, sizes, zeros, memory left unwritten."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import count_untouched, find_difference
-from kernel_builder.gate.outcome import Outcome, Outcomes, Refused, fault
+from kernel_builder.gate.outcome import Outcomes, Refused, fault
 from kernel_builder.gate.trial import (
     Refusal,
     call,
@@ -20,37 +21,39 @@ from kernel_builder.gate.trial import (
     usual_sizes,
 )
 
+_MODES: tuple[tuple[str, Callable[[], AbstractContextManager[object]]], ...] = (
+    ("", nullcontext),
+    (" under torch.no_grad()", torch.no_grad),
+    (" under torch.inference_mode()", torch.inference_mode),
+)
 _MAY_REFUSE = "compute it, or raise a ValueError that says what is expected"
 
 
 def check_values(case: Case) -> Outcomes:
-    """Compare with the reference at usual sizes, for every dtype; nothing may be refused."""
+    """Compare with the reference at usual sizes, for every dtype; nothing may be refused.
+
+    A kernel may take another path where torch records nothing, so that is tried, too.
+    """
     for dtype in case.tolerance:
-        inputs = make_inputs(case, dtype, usual_sizes(case))
-        exact = expected(case, inputs)
-        result = call(case, inputs)
-        if isinstance(result, Refusal):
-            yield fault(
-                "values",
-                case.name,
-                f"{dtype}: it refuses usual inputs: {result.message}",
-                "correct inputs() and sizes of the case, or the kernel",
-            )
-            continue
-        said = find_difference(result, exact, case.tolerance[dtype])
-        if said is not None:
-            yield fault("values", case.name, f"{dtype}: {said}", "correct the kernel")
-        for at, (used, fresh) in enumerate(
-            zip(inputs, make_inputs(case, dtype, usual_sizes(case)), strict=True)
-        ):
-            if isinstance(used, torch.Tensor) and find_difference(used, fresh, 0) is not None:
+        exact = expected(case, make_inputs(case, dtype, usual_sizes(case)))
+        for where, mode in _MODES:
+            inputs = make_inputs(case, dtype, usual_sizes(case))
+            with mode():
+                result = call(case, inputs)
+            if isinstance(result, Refusal):
                 yield fault(
-                    "inputs",
+                    "values",
                     case.name,
-                    f"{dtype}: the call changes input {at}",
-                    "write to outputs alone; where that is what it is for, let the case work on a "
-                    "copy and return it",
+                    f"{dtype}{where}: it refuses usual inputs: {result.message}",
+                    "correct inputs() and sizes of the case, or the kernel",
                 )
+                break
+            said = find_difference(result, exact, case.tolerance[dtype])
+            if said is not None:
+                yield fault("values", case.name, f"{dtype}{where}: {said}", "correct the kernel")
+                break
+            fresh = make_inputs(case, dtype, usual_sizes(case))
+            yield from _find_changed(case, f"{dtype}{where}", inputs, fresh)
 
 
 def check_unwritten(case: Case) -> Outcomes:
@@ -86,92 +89,140 @@ def check_sizes(case: Case) -> Outcomes:
     for dtype in case.tolerance:
         for sizes in unusual_sizes(case):
             inputs = make_inputs(case, dtype, sizes)
-            outcome = _try(case, "sizes", f"{dtype}, {_show(sizes)}", inputs, dtype)
-            if outcome is not None:
-                yield outcome
-
-
-def check_layouts(case: Case) -> Outcomes:
-    """Try inputs whose elements do not lie side by side, or begin in the middle of memory."""
-    for dtype in case.tolerance:
-        inputs = make_inputs(case, dtype, usual_sizes(case))
-        for what, changed in _layouts(inputs):
-            outcome = _try(case, "layouts", f"{dtype}, {what}", changed, dtype)
-            if outcome is not None:
-                yield outcome
+            yield from try_unusual(case, "sizes", f"{dtype}, {_show(sizes)}", inputs, dtype)
 
 
 def check_zeros(case: Case) -> Outcomes:
-    """Try zeros for each floating input alone and for all: a division by a scale of zero gives NaN."""
+    """Try zeros, and numbers close to zero, for each floating input alone and for all.
+
+    A division by a scale of zero gives NaN; so does zero times the inverse of a scale that is too
+    small to have one.
+    """
     for dtype in case.tolerance:
         inputs = make_inputs(case, dtype, usual_sizes(case))
         floating = [at for at, each in enumerate(inputs) if _is_floating(each)]
-        for zeroed in [*([at] for at in floating), *([floating] if len(floating) > 1 else [])]:
-            changed = [
-                torch.zeros_like(each) if at in zeroed else each for at, each in enumerate(inputs)
-            ]
-            what = f"{dtype}, zeros for input {' and '.join(map(str, zeroed))}"
-            exact = expected(case, changed)
-            result = call(case, changed)
-            if isinstance(result, Refusal):
-                yield Refused(message=f"{what}: {result.message}")
-                continue
-            bad = sum(_count_not_finite(each) for each in tensors_of(result))
-            if bad:
-                yield fault(
-                    "zeros",
-                    case.name,
-                    f"{what}: {bad} elements of the result are NaN or infinite",
-                    "treat a scale, norm or sum of zero on its own, or add an epsilon",
-                )
-                continue
-            said = find_difference(result, exact, case.tolerance[dtype])
-            if said is not None:
-                yield fault("zeros", case.name, f"{what}: {said}", "correct the kernel")
+        for chosen in [*([at] for at in floating), *([floating] if len(floating) > 1 else [])]:
+            yield from _try_zeros(case, dtype, inputs, chosen)
+            yield from _try_tiny(case, dtype, inputs, chosen)
 
 
-def _try(case: Case, rule: str, what: str, inputs: Sequence[Any], dtype: Any) -> Outcome | None:
+def _try_zeros(case: Case, dtype: Any, inputs: Sequence[Any], chosen: Sequence[int]) -> Outcomes:
+    changed = [torch.zeros_like(each) if at in chosen else each for at, each in enumerate(inputs)]
+    what = f"{dtype}, zeros for input {' and '.join(map(str, chosen))}"
+    exact = expected(case, changed)
+    result = call(case, changed)
+    if isinstance(result, Refusal):
+        yield Refused(message=f"{what}: {result.message}")
+        return
+    bad = sum(_count_not_finite(each) for each in tensors_of(result))
+    if bad:
+        yield fault(
+            "zeros",
+            case.name,
+            f"{what}: {bad} elements of the result are NaN or infinite",
+            "treat a scale, norm or sum of zero on its own, or add an epsilon",
+        )
+        return
+    said = find_difference(result, exact, case.tolerance[dtype])
+    if said is not None:
+        yield fault("zeros", case.name, f"{what}: {said}", "correct the kernel")
+
+
+def _try_tiny(case: Case, dtype: Any, inputs: Sequence[Any], chosen: Sequence[int]) -> Outcomes:
+    """Try numbers without an inverse in their dtype, beside other inputs that begin with a zero.
+
+    Another result than the reference's is no fault here, since float64 does not lose such numbers;
+    NaN is one where the reference has none.
+    """
+    changed = [
+        _make_tiny(each) if at in chosen else _begin_with_zero(each)
+        for at, each in enumerate(inputs)
+    ]
+    what = f"{dtype}, denormal numbers for input {' and '.join(map(str, chosen))}"
+    exact = expected(case, changed)
+    result = call(case, changed)
+    if isinstance(result, Refusal):
+        yield Refused(message=f"{what}: {result.message}")
+        return
+    bad = sum(
+        int((ours.isnan() & ~theirs.isnan()).sum())
+        for ours, theirs in zip(tensors_of(result), tensors_of(exact), strict=False)
+        if _has_nan(ours) and ours.shape == theirs.shape
+    )
+    if bad:
+        yield fault(
+            "zeros",
+            case.name,
+            f"{what}: NaN at {bad} places of the result, where the reference has none",
+            "divide by the scale itself, since its inverse may be infinite, or give it a least value",
+        )
+
+
+def try_unusual(
+    case: Case,
+    rule: str,
+    what: str,
+    inputs: Sequence[Any],
+    dtype: Any,
+    *,
+    fix: str = _MAY_REFUSE,
+) -> Outcomes:
     """Call with unusual inputs, which may be refused by ValueError and by nothing else."""
     exact = expected(case, inputs)
+    before = [_keep(each) for each in inputs]
     try:
         result = call(case, inputs)
     except Exception as err:  # noqa: BLE001  (whatever a kernel raises is what is to be told)
         said = " ".join(f"{type(err).__name__}: {err}".split())[:300]
-        return fault(rule, case.name, f"{what}: it raises {said}", _MAY_REFUSE)
+        yield fault(rule, case.name, f"{what}: it raises {said}", _MAY_REFUSE)
+        return
     if isinstance(result, Refusal):
-        return Refused(message=f"{what}: {result.message}")
+        yield Refused(message=f"{what}: {result.message}")
+        return
     difference = find_difference(result, exact, case.tolerance[dtype])
-    return (
-        None if difference is None else fault(rule, case.name, f"{what}: {difference}", _MAY_REFUSE)
-    )
+    if difference is not None:
+        yield fault(rule, case.name, f"{what}: {difference}", fix)
+        return
+    yield from _find_changed(case, what, inputs, before)
 
 
-def _layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the same values in other layouts, one input changed at a time."""
-    for at, tensor in enumerate(inputs):
-        if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
-            continue
-        for what, changed in (
-            ("every second element of memory", _spread(tensor)),
-            ("with its dimensions turned in memory", _turn(tensor)),
-            ("from the second element of memory on", _shift(tensor)),
-        ):
-            yield f"input {at} {what}", (*inputs[:at], changed, *inputs[at + 1 :])
+def _find_changed(case: Case, what: str, used: Sequence[Any], before: Sequence[Any]) -> Outcomes:
+    """Note each input that a call changed."""
+    for at, (one, other) in enumerate(zip(used, before, strict=True)):
+        if isinstance(one, torch.Tensor) and find_difference(one, other, 0) is not None:
+            yield fault(
+                "inputs",
+                case.name,
+                f"{what}: the call changes input {at}",
+                "write to outputs alone; where that is what it is for, let the case work on a "
+                "copy and return it",
+            )
 
 
-def _spread(tensor: Any) -> Any:
-    wide = tensor.new_zeros((*tensor.shape[:-1], 2 * tensor.shape[-1]))
-    return wide[..., ::2].copy_(tensor)
+def _keep(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _turn(tensor: Any) -> Any:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
+def _make_tiny(tensor: Any) -> Any:
+    """Return the signs of a tensor with the smallest number that its dtype has."""
+    if not _has_nan(tensor):
+        return tensor
+    return torch.sign(tensor) * torch.finfo(tensor.dtype).smallest_normal / 8
 
 
-def _shift(tensor: Any) -> Any:
-    flat = tensor.new_zeros(tensor.numel() + 1)
-    return flat[1:].view(tensor.shape).copy_(tensor)
+def _begin_with_zero(value: Any) -> Any:
+    if not _has_nan(value) or value.numel() == 0:
+        return value
+    begun = value.clone(memory_format=torch.contiguous_format)
+    begun[(0,) * begun.dim()] = 0
+    return begun
+
+
+def _has_nan(value: Any) -> bool:
+    """Say whether a value is a tensor of numbers that torch computes with, of 16 bits or more."""
+    return _is_floating(value) and value.element_size() > 1
 
 
 def _is_floating(value: Any) -> bool:

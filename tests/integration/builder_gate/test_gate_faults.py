@@ -1,4 +1,4 @@
-"""The gate on kits that are each wrong in one way (about three minutes on an idle machine)."""
+"""The gate on kits that are each wrong in one way (about four minutes on an idle machine)."""
 
 import json
 from pathlib import Path
@@ -75,6 +75,46 @@ def test_a_check_that_ends_the_process_is_named_and_the_others_go_on(broken: Gat
         ("killed", "gate-unwritten"),
         ("killed", "gate-sizes"),
     }
+
+
+@pytest.fixture(scope="module")
+def subtle(build_kit, settings: Settings) -> GateResult:
+    return run(build_kit("subtle_gate"), settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "said"),
+    [
+        ("raises", "gate-values", "its other checks were not run"),
+        ("inference", "gate-values", "under torch.no_grad()"),
+        ("training", "gate-gradients", "its result, where a gradient is recorded"),
+        ("stateful", "gate-compile", "compiled and eager differ"),
+        ("one_size", "gate-compile", "called again at rows=7"),
+        ("expanded", "gate-layouts", "all rows are one in memory"),
+        ("changes_strided", "gate-inputs", "every second element of memory"),
+        ("far", "gate-far", "rows 536870976 elements apart"),
+        ("tiny_scale", "gate-zeros", "denormal numbers for input 1: NaN at 1 places"),
+        ("backward_of_all", "gate-gradients", "input 0 alone needs one"),
+        ("dense_gradient", "gate-gradients", "of a sum, whose elements are one in memory"),
+        ("lost_factor", "gate-gradients", "the gradient of input 1: 3 of 3 elements"),
+        ("compiled_backward", "gate-compile", "in training: compiled and eager differ"),
+    ],
+)
+def test_a_fault_that_shows_in_one_situation_alone_is_found(
+    subtle: GateResult, name: str, rule: str, said: str
+) -> None:
+    found = [each for each in subtle.faults if (each.symbol, each.rule) == (name, rule)]
+    assert len(found) == 1, subtle.faults
+    assert said in found[0].message
+
+
+def test_each_subtle_fault_is_told_once(subtle: GateResult) -> None:
+    assert {each.symbol for each in subtle.faults} == {
+        *("raises", "inference", "training", "stateful", "one_size", "expanded", "far"),
+        *("changes_strided", "tiny_scale", "backward_of_all", "dense_gradient", "lost_factor"),
+        "compiled_backward",
+    }
+    assert len(subtle.faults) == 13, subtle.faults
 
 
 def test_no_proof_is_left_of_what_has_a_fault(broken: GateResult) -> None:

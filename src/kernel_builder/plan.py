@@ -361,7 +361,7 @@ def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
         )
     notes += [
         f"{variant.variant}: {path} is listed but not compiled for {variant.backend.value}"
-        for path in variant.headers
+        for path in dict.fromkeys(variant.headers)
         if any(is_compiled(path, backend) for backend in BackendKind)
     ]
     return notes + note_device_headers(sources.listed, variant)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection
 from pathlib import PurePosixPath, PureWindowsPath
 
-from kernel_builder.config.table import Check, Finding, find_close
+from kernel_builder.config.table import Check, Finding, Table, find_close
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import FormatError
 from kernel_spec.names import KERNEL_NAME, parse_repo_id
@@ -97,6 +98,25 @@ def check_path(text: str) -> Finding | None:
     return None
 
 
+def normalize_path(text: str) -> str:
+    """Write a path without what changes nothing: ``./a``, ``a//b`` and ``b/../a`` are ``a``, ``a/b``, ``a``."""
+    return posixpath.normpath(text)
+
+
+def read_paths(
+    table: Table, key: str, *, required: bool = False, unique: bool = False
+) -> tuple[str, ...]:
+    """Read a list of paths, in their plainest spelling; with `unique`, no file stands in it twice."""
+    texts = table.texts(key, check_path, required=required, unique=unique) or ()
+    spelt: dict[str, str] = {}
+    for text in texts:
+        first = spelt.setdefault(normalize_path(text), text)
+        if unique and first != text:
+            message = f'"{text}" is the same file as "{first}"; keep one'
+            table.add(key, Finding("duplicate", message), table.data[key].index(text))
+    return tuple(spelt) if unique else tuple(map(normalize_path, texts))
+
+
 def check_version(text: str) -> Finding | None:
     """Check a version: digits and dots."""
     if _VERSION.fullmatch(text):
@@ -120,8 +140,8 @@ def check_capability(text: str) -> Finding | None:
     if _CAPABILITY.fullmatch(text):
         return None
     suggestion = None
-    if match := re.fullmatch(r"(?:sm_?)?(\d{1,2})(\d)([af]?)", text):
-        suggestion = f'"{match[1]}.{match[2]}{match[3]}"'
+    if match := re.fullmatch(r"(?:sm_?)?(\d{1,2})\.?(\d)([af]?)(\+ptx)?", text.lower()):
+        suggestion = f'"{match[1]}.{match[2]}{match[3]}{(match[4] or "").upper()}"'
     message = f'"{text}" is no CUDA capability; expected one such as "8.0", "9.0a" or "12.0+PTX"'
     return Finding("bad-arch", message, suggestion)
 
@@ -184,7 +204,7 @@ def known_check(kind: str, what: str, known: Collection[str]) -> Check:
         if text in known:
             return None
         message = f'no {what} "{text}"'
-        message += f"; expected one of {', '.join(sorted(known))}" if known else " here"
+        message += f"; expected one of {', '.join(sorted(known))}" if known else " is known here"
         return Finding(kind, message, find_close(text, known))
 
     return check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_builder.config import check
-from kernel_builder.config.model import Component
+from kernel_builder.config.model import CURRENT_EDITION, Component
 from kernel_builder.config.table import Finding, Table, find_close
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
@@ -81,8 +81,12 @@ def _read_component(
     known = declared | set(read_known().native_depends)
     known_depends = check.known_check("unknown-dependency", "native dependency", known)
     depends = table.texts("depends", known_depends, required=True, unique=True) or ()
-    src = table.texts("src", check.check_path, required=True, unique=True) or ()
-    include = table.texts("include", check.check_path) or ()
+    src = check.read_paths(table, "src", required=True, unique=True)
+    if table.data.get("src") == []:
+        note = table.faults.add if edition == CURRENT_EDITION else table.faults.doubt
+        message = "found an empty list; expected the files of this component, or no component"
+        note((*table.path, "src"), "bad-value", message)
+    include = check.read_paths(table, "include")
     cxx_flags = table.texts("cxx-flags") or ()
     # Where the backend is not known, every backend's keys are let through.
     own = {backend: _read_own(table, backend) for backend in backends or tuple(OWN_KEYS)}

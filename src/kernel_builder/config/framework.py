@@ -58,8 +58,8 @@ def _read_torch(
     if edition <= 2:
         universal = table.flag("universal") or universal
     torch = TorchFramework(
-        src=table.texts("src", check.check_path, unique=True) or (),
-        include=table.texts("include", check.check_path) or (),
+        src=check.read_paths(table, "src", unique=True),
+        include=check.read_paths(table, "include"),
         pyext=table.texts("pyext", check.check_extension, unique=True) or (),
         torch=read_bounds(table, "minver", "maxver"),
         cxx_flags=table.texts("cxx-flags") or (),
@@ -133,8 +133,8 @@ def _read_either(table: Table, key: str, test: Check) -> tuple[str, ...]:
 
 def _read_tvm_ffi(table: Table) -> TvmFfiFramework:
     tvm = TvmFfiFramework(
-        src=table.texts("src", check.check_path, required=True, unique=True) or (),
-        include=table.texts("include", check.check_path) or (),
+        src=check.read_paths(table, "src", required=True, unique=True),
+        include=check.read_paths(table, "include"),
         pyext=table.texts("pyext", check.check_extension, unique=True) or (),
         cxx_flags=table.texts("cxx-flags") or (),
     )

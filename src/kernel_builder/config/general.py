@@ -151,7 +151,8 @@ def _python_check(known: set[str]) -> Check:
         finding = named(text)
         if finding is None or not _VERSIONED.fullmatch(text):
             if finding is not None and finding.suggestion is None:
-                message = f'{finding.message}, or another package with its versions: "numpy>=1.26"'
+                link = ", or another" if known else "; expected a"
+                message = f'{finding.message}{link} package with its versions: "numpy>=1.26"'
                 return Finding(finding.kind, message)
             return finding
         name = _VERSIONED.fullmatch(text)

@@ -33,7 +33,7 @@ def read_header_sources(root: Table) -> tuple[HeaderSource, ...]:
             tables.add(name, finding)
         url = table.text("url", _check_url, required=True)
         sha256 = table.text("sha256", _check_sha256, required=True)
-        include = table.texts("include", check.check_path, required=True, unique=True) or ()
+        include = table.texts("include", _check_place, required=True, unique=True) or ()
         licence = table.text("license", check.check_not_empty, required=True)
         if table.data.get("include") == []:
             message = 'found an empty list; expected the directories that hold headers, such as "."'
@@ -70,6 +70,14 @@ def _check_name(text: str) -> Finding | None:
         return None
     message = f'found the name "{text}"; expected small letters, digits, "_" and "-"'
     return Finding("bad-value", message)
+
+
+def _check_place(text: str) -> Finding | None:
+    """Check a directory of an archive; what is said of files of the project does not fit there."""
+    if check.check_path(text) is None:
+        return None
+    message = f'found "{text}"; expected a directory of the archive, such as "name-1.0/include"'
+    return Finding("bad-path", message)
 
 
 def _check_url(text: str) -> Finding | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
+from kernel_builder.config.check import normalize_path
 from kernel_builder.config.general import version_key
 from kernel_builder.config.lines import KeyPath
 from kernel_builder.config.model import (
@@ -32,7 +33,10 @@ def check_meaning(build: Build, raw: Mapping[str, Any], faults: Faults) -> None:
         faults: where faults and doubts go.
     """
     if build.general.version == 0 and "version" in raw.get("general", {}):
-        message = "0 is for trials: no get_kernel takes it unless it is asked for by number"
+        message = (
+            "0 is for trials: get_kernel takes it where it is asked for by number, or where a "
+            "repository has no other"
+        )
         faults.doubt(("general", "version"), "version-zero", message)
     _check_releases(build, raw, faults)
     _check_bounds(build, faults)
@@ -121,7 +125,10 @@ def _check_shared(
         return
     for text in second.src:
         if text in first.src and not text.endswith((".h", ".hpp", ".cuh", ".inc")):
-            index = raw["kernel"][second.name]["src"].index(text)
+            index = [
+                normalize_path(each) if isinstance(each, str) else ""
+                for each in raw["kernel"][second.name]["src"]
+            ].index(text)
             message = (
                 f'"{text}" stands in [kernel.{first.name}] too; it is compiled once, with the '
                 "flags of both"

@@ -101,7 +101,7 @@ def test_a_stable_abi_for_a_backend_that_is_not_there() -> None:
 def test_version_zero_is_told() -> None:
     [(line, path, message)] = doubts(GENERAL.replace("version = 1", "version = 0") + TORCH)
     assert (line, path) == (3, "general.version")
-    assert "no get_kernel takes it unless it is asked for" in message
+    assert "where it is asked for by number, or where a repository has no other" in message
 
 
 def test_a_backend_without_a_component_is_told() -> None:
@@ -150,3 +150,42 @@ def test_check_config_shows_warnings_and_succeeds(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert f"{tmp_path}/build.toml:3: general.version: warning: 0 is for trials" in done.output
     assert done.output.endswith("ok (edition 5; cuda)\n")
+
+
+@pytest.mark.parametrize("other", ["./b.cpp", ".//b.cpp", "x/../b.cpp"])
+def test_one_file_by_two_spellings_is_told(other: str) -> None:
+    torch = f'[torch]\nsrc = ["b.cpp", "{other}"]\n'
+    [line] = faults(GENERAL + torch + KERNEL)
+    assert line == f'build.toml:8: torch.src[1]: "{other}" is the same file as "b.cpp"; keep one'
+
+
+def test_a_path_is_read_in_its_plainest_spelling() -> None:
+    kernel = KERNEL.replace('"a.cu"', '"./csrc//a.cu"') + 'include = ["./csrc/", "."]\n'
+    [component] = parse_build((GENERAL + TORCH + kernel).encode()).components
+    assert (component.src, component.include) == (("csrc/a.cu",), ("csrc", "."))
+
+
+def test_a_file_of_two_components_is_the_same_by_any_spelling() -> None:
+    second = KERNEL.replace("kernel.a", "kernel.b").replace("a.cu", "./a.cu")
+    [(line, path, _)] = doubts(f'{GENERAL}{TORCH}{KERNEL}{second}cuda-flags = ["-O1"]\n')
+    assert (line, path) == (16, "kernel.b.src[0]")
+
+
+def test_a_component_of_no_file_is_a_fault_and_was_none_in_older_editions() -> None:
+    empty = KERNEL.replace('["a.cu"]', "[]")
+    [line] = faults(GENERAL + TORCH + empty)
+    assert line.startswith("build.toml:12: kernel.a.src: found an empty list")
+    [(line_number, _, _)] = doubts(GENERAL.replace("edition = 5\n", "") + TORCH + empty)
+    assert line_number == 11
+
+
+def test_suggestions_and_places_that_fit_the_key() -> None:
+    text = GENERAL + TORCH + KERNEL + 'cuda-capabilities = ["sm90a", "9.0+ptx"]\n'
+    text += '[general.tpu]\npython-depends = ["jax"]\n'
+    text += f'[sources.more]\nurl = "https://h/m.zip"\nsha256 = "{"a" * 64}"\n'
+    text += 'include = ["../m"]\nlicense = "MIT"\n'
+    found = faults(text.replace('["torch"]', '["torch", "more"]'))
+    assert found[0].endswith('did you mean "9.0a"?')
+    assert found[1].endswith('did you mean "9.0+PTX"?')
+    assert '"jax" is known here; expected a package with its versions' in found[2]
+    assert 'found "../m"; expected a directory of the archive' in found[3]

@@ -229,7 +229,7 @@ def _view(
     programs += [program for program in found if program is not None]
     readable += find_installation(map(Path, programs))
     readable += toolchain.files.values()
-    readable += [] if cuda is None else [cuda.root, cuda.cudart]
+    readable += [] if cuda is None else [cuda.root, cuda.cudart, *cuda.outside]
     readable += [] if environment.meter is None else [environment.meter]
     return View(readable=tuple(path for path in readable if path.exists()), writable=(work,))
 
@@ -238,7 +238,10 @@ def _input_roots(environment: Environment) -> list[Path]:
     """Return the directories whose every header is an input."""
     roots = list(environment.includes)
     roots += [path for each in environment.depends for path in each.include_dirs]
-    roots += [] if environment.cuda is None else [environment.cuda.root]
+    cuda = environment.cuda
+    if cuda is not None:
+        roots += [] if cuda.shares_include else [cuda.include]
+        roots += cuda.outside
     return roots if environment.cuda_headers is None else [*roots, environment.cuda_headers]
 
 
@@ -251,11 +254,12 @@ def _find_undeclared(
         return {}
     system = read_system_headers(environment.toolchain, variables=settings.variables)
     roots = [stage, stage.parent / "gen", *_input_roots(environment)]
+    shared = environment.cuda is not None and environment.cuda.shares_include
     found = {}
     for unit in built:
         depfile = unit.built.with_suffix(".d")
         read = parse_depfile(depfile.read_text(encoding="utf-8", errors="surrogateescape"))
-        foreign = find_foreign(read, stage=stage, roots=roots, system=system)
+        foreign = find_foreign(read, stage=stage, roots=roots, system=system, cuda=shared)
         if foreign:
             found[unit.source] = foreign
     return found

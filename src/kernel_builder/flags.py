@@ -174,8 +174,13 @@ def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:
 
 
 def _cuda_includes(environment: Environment) -> list[Path]:
-    """Return where the headers of CUDA are; nvcc finds those of its toolkit by itself."""
-    toolkit = None if environment.cuda is None else environment.cuda.include
+    """Return where the headers of CUDA are; nvcc finds those of its toolkit by itself.
+
+    To name a directory that every compiler searches last would put it first, and hide the headers
+    of the C++ library that hand on to those in it.
+    """
+    cuda = environment.cuda
+    toolkit = None if cuda is None or cuda.shares_include else cuda.include
     return [path for path in (toolkit, environment.cuda_headers) if path is not None]
 
 
@@ -197,7 +202,7 @@ def _prefix_maps(environment: Environment, stage: Path) -> tuple[str, ...]:
     if environment.python_include is not None:
         maps.append(f"-ffile-prefix-map={environment.python_include}=python")
     maps.append(f"-ffile-prefix-map={stage.parent}=.")
-    if environment.cuda is not None:
+    if environment.cuda is not None and not environment.cuda.shares_include:
         maps.append(f"-ffile-prefix-map={environment.cuda.root}=cuda")
     if environment.cuda_headers is not None:
         maps.append(f"-ffile-prefix-map={environment.cuda_headers}=cuda-headers")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -37,13 +39,18 @@ class SystemHeaders:
 @dataclass(frozen=True, slots=True)
 class _Names:
     directories: frozenset[str]
-    files: frozenset[str]
+    files: re.Pattern[str]
 
 
 @cache
-def _read_names() -> _Names:
+def _read_names(*, cuda: bool) -> _Names:
     data = tomllib.loads((files("kernel_builder") / "system-headers.toml").read_text("utf-8"))
-    return _Names(frozenset(data["directories"]), frozenset(data["files"]))
+    parts = [data, data["cuda"]] if cuda else [data]
+    patterns = (fnmatch.translate(name) for part in parts for name in part["files"])
+    return _Names(
+        directories=frozenset(name for part in parts for name in part["directories"]),
+        files=re.compile("|".join(patterns)),
+    )
 
 
 def read_system_headers(toolchain: CpuToolchain, *, variables: Mapping[str, str]) -> SystemHeaders:
@@ -64,35 +71,41 @@ def read_system_headers(toolchain: CpuToolchain, *, variables: Mapping[str, str]
 
 
 def find_foreign(
-    paths: Iterable[str], *, stage: Path, roots: Iterable[Path], system: SystemHeaders
+    paths: Iterable[str],
+    *,
+    stage: Path,
+    roots: Iterable[Path],
+    system: SystemHeaders,
+    cuda: bool = False,
 ) -> tuple[str, ...]:
     """Return the files that a compiler read and that are no input of the build.
 
     Args:
         paths: what it read, as it says.
         stage: the directory that it ran in.
-        roots: directories that are inputs as a whole; that of the build is one of them.
+        roots: directories that are inputs as a whole, that of the build among them, and files.
         system: where the headers of the C and C++ libraries are.
+        cuda: whether those of the CUDA toolkit that is built with lie beside them.
     """
     own = [os.path.normpath(root) for root in (*map(str, roots), *system.own)]
     # The compiler spells what it finds through a link either way.
     own += [os.path.realpath(root) for root in own]
+    names = _read_names(cuda=cuda)
     foreign = []
     for path in paths:
         place = os.path.normpath(stage / path)
-        if not _is_under(place, own) and not _is_system(place, system.shared):
+        if not _is_under(place, own) and not _is_system(place, system.shared, names):
             foreign.append(path)
     return tuple(foreign)
 
 
 def _is_under(place: str, roots: Iterable[str]) -> bool:
-    return any(place.startswith(f"{root}{os.sep}") for root in roots)
+    return any(place == root or place.startswith(f"{root}{os.sep}") for root in roots)
 
 
-def _is_system(place: str, shared: Iterable[str]) -> bool:
-    names = _read_names()
+def _is_system(place: str, shared: Iterable[str], names: _Names) -> bool:
     for root in sorted(shared, key=len, reverse=True):
         if place.startswith(f"{root}{os.sep}"):
             first, *rest = Path(place[len(root) + 1 :]).parts
-            return first in names.directories if rest else first in names.files
+            return first in names.directories if rest else bool(names.files.match(first))
     return False

@@ -89,7 +89,7 @@ def _choose_compiler(
         return "cxx", host.command, host.identity
     # Behind a launcher such as ccache stands the compiler that nvcc is to call.
     program = next(word for word in reversed(host.command) if not word.startswith("-"))
-    command = (str(environment.cuda.nvcc), "-ccbin", program)
+    command = (*environment.cuda.command, "-ccbin", program)
     return "nvcc", command, f"{environment.cuda.identity} {host.identity}"
 
 

@@ -152,6 +152,7 @@ def _environment(
         root=_ELSEWHERE / "cuda",
         version=toolkit or read_known().cuda_archs[0][0],
         nvcc=_ELSEWHERE / "nvcc",
+        include=_ELSEWHERE / "cuda" / "include",
         cudart=_ELSEWHERE / "cudart",
         identity="",
     )

@@ -12,22 +12,14 @@ from importlib.resources import files
 from pathlib import Path
 
 from kernel_builder.errors import SelectionError, ToolchainError, ToolchainUnavailableError
-from kernel_builder.process import run
 from kernel_builder.settings import Settings
-from kernel_builder.toolchain.identity import file_identity
+from kernel_builder.toolchain.cuda_home import ask_compiler, find_files, find_outside
 from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.wheels import WheelSet, fetch_wheels, read_cuda_wheels
 from kernel_spec.version import MajorMinor
 
 # Inside the unpacked wheels.
 _ROOT = Path("nvidia", "cu13")
-_VERSION = re.compile(r"^#define\s+CUDART_VERSION\s+(\d+)", re.MULTILINE)
-_LIBRARY_DIRECTORIES = (
-    "lib",
-    "lib64",
-    *(f"targets/{target}/lib" for target in ("x86_64-linux", "sbsa-linux", "aarch64-linux")),
-    *(f"lib/{machine}-linux-gnu" for machine in ("x86_64", "aarch64")),
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,22 +30,34 @@ class CudaToolchain:
         root: its directory.
         version: its version.
         nvcc: the compiler.
+        include: the directory of its headers.
         cudart: the shared runtime library, under its versioned name.
         identity: a text that changes with it.
+        shares_include: whether other packages' headers lie beside its own, where every compiler looks.
+        release: its version in full, by the compiler's own words; None: it was not asked.
         options: the long options of the compiler, by its help; None: it was not asked.
+        programs: what compiling starts and reads, where the compiler was asked.
+        outside: what belongs to it and does not lie in its directory.
+        launcher: what the compiler is started by, where it needs something.
     """
 
     root: Path
     version: MajorMinor
     nvcc: Path
+    include: Path
     cudart: Path
     identity: str
+    shares_include: bool = False
+    release: str | None = None
     options: frozenset[str] | None = None
+    programs: tuple[Path, ...] = ()
+    outside: tuple[Path, ...] = ()
+    launcher: tuple[str, ...] = ()
 
     @property
-    def include(self) -> Path:
-        """The directory of its headers."""
-        return self.root / "include"
+    def command(self) -> tuple[str, ...]:
+        """How its compiler is called."""
+        return (*self.launcher, str(self.nvcc))
 
     def takes(self, flag: str) -> bool:
         """Say whether the compiler takes a flag, of those that a build can do without; any other: yes."""
@@ -77,13 +81,14 @@ def find_cuda_versions(settings: Settings, machine: str) -> tuple[MajorMinor, ..
     """Return the versions that builds get, or what is missing; fetches and starts nothing.
 
     Raises:
-        SelectionError: a toolkit is asked for by a version that is not pinned.
+        SelectionError: a toolkit is asked for by a version that is not pinned, or by a directory that
+            holds none.
     """
     if settings.cuda_home is not None:
         try:
-            return (_read_version(settings.cuda_home),)
+            return (find_files(settings.cuda_home).version,)
         except ToolchainError as err:
-            return str(err)
+            raise SelectionError(f"--cuda-home {err}") from err
     pinned = list_pinned(machine)
     unknown = sorted(set(settings.cuda_versions) - set(pinned))
     if unknown:
@@ -104,7 +109,7 @@ def identify_cuda(settings: Settings, version: MajorMinor | None = None) -> str:
         ToolchainError: the user's toolkit is not whole.
     """
     if settings.cuda_home is not None:
-        return _identify(*_find_files(settings.cuda_home))
+        return find_files(settings.cuda_home).identity
     return _find_pinned(version).key
 
 
@@ -143,12 +148,12 @@ def _find_pinned(version: MajorMinor | None) -> WheelSet:
 
 
 def read_cuda(
-    root: Path, *, identity: str | None = None, variables: Mapping[str, str] | None = None
+    home: Path, *, identity: str | None = None, variables: Mapping[str, str] | None = None
 ) -> CudaToolchain:
     """Read a toolkit.
 
     Args:
-        root: its directory.
+        home: its directory.
         identity: what tells it from others, where it is a pinned one; None: its files, and the
             compiler is asked what it is.
         variables: the environment of its compiler.
@@ -156,60 +161,24 @@ def read_cuda(
     Raises:
         ToolchainError: it is not whole, or its compiler is of another version than its headers.
     """
-    if re.search(r"\s", str(root)):
+    if re.search(r"\s", str(home)):
         raise ToolchainError(
-            f"{root}: nvcc cannot work in a directory whose name has a blank; link to it from "
+            f"{home}: nvcc cannot work in a directory whose name has a blank; link to it from "
             "another place (ln -s), and name that: --cuda-home PATH"
         )
-    version = _read_version(root)
-    nvcc, cudart = _find_files(root)
-    options = None
-    if identity is None:
-        options = _ask(nvcc, version, variables)
-        identity = _identify(nvcc, cudart)
+    found = find_files(home)
+    answer = ask_compiler(found, variables or {}) if identity is None else None
     return CudaToolchain(
-        root=root, version=version, nvcc=nvcc, cudart=cudart, identity=identity, options=options
+        root=found.root,
+        version=found.version,
+        nvcc=found.nvcc,
+        include=found.include,
+        cudart=found.cudart,
+        identity=identity or found.identity,
+        shares_include=found.shares_include,
+        release=None if answer is None else answer.release,
+        options=None if answer is None else answer.options,
+        programs=() if answer is None else answer.programs,
+        outside=() if answer is None else find_outside(found, answer.programs),
+        launcher=() if answer is None else answer.launcher,
     )
-
-
-def _find_files(root: Path) -> tuple[Path, Path]:
-    version = _read_version(root)
-    nvcc = root / "bin" / "nvcc"
-    places = [root / name / f"libcudart.so.{version.major}" for name in _LIBRARY_DIRECTORIES]
-    cudart = next((place for place in places if place.is_file()), None)
-    if not nvcc.is_file() or cudart is None:
-        lacking = "bin/nvcc" if not nvcc.is_file() else f"libcudart.so.{version.major}"
-        raise ToolchainError(
-            f"{root} is no whole CUDA toolkit: it has no {lacking}; remove the directory where "
-            "the builder made it, or name another with --cuda-home PATH"
-        )
-    return nvcc, cudart
-
-
-def _identify(nvcc: Path, cudart: Path) -> str:
-    return f"{file_identity(nvcc)} {file_identity(cudart)}"
-
-
-def _ask(nvcc: Path, version: MajorMinor, variables: Mapping[str, str] | None) -> frozenset[str]:
-    """Ask a compiler for its version and return its long options."""
-    said = run([nvcc, "--version"], variables=variables).output
-    found = re.search(r"release (\d+)\.(\d+)", said)
-    if found is None or MajorMinor(int(found[1]), int(found[2])) != version:
-        release = "no release" if found is None else f"release {found[1]}.{found[2]}"
-        raise ToolchainError(
-            f"{nvcc} says {release}, and the headers beside it are of CUDA {version}; "
-            "name a directory that holds one whole toolkit: --cuda-home PATH"
-        )
-    help_text = run([nvcc, "--help"], variables=variables).output
-    return frozenset(re.findall(r"^--([\w-]+)", help_text, re.MULTILINE))
-
-
-def _read_version(root: Path) -> MajorMinor:
-    header = root / "include" / "cuda_runtime_api.h"
-    match = _VERSION.search(header.read_text(errors="replace")) if header.is_file() else None
-    if match is None:
-        raise ToolchainError(
-            f"needs a CUDA toolkit: {header} does not say CUDART_VERSION; "
-            "--cuda-home takes the directory that holds bin/nvcc and include"
-        )
-    return MajorMinor(int(match[1]) // 1000, int(match[1]) % 1000 // 10)

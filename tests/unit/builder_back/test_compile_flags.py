@@ -122,6 +122,7 @@ CUDA = CudaToolchain(
     root=Path("/cuda"),
     version=MajorMinor(13, 0),
     nvcc=Path("/cuda/bin/nvcc"),
+    include=Path("/cuda/include"),
     cudart=Path("/cuda/lib/libcudart.so.13"),
     identity="c",
 )

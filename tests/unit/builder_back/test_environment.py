@@ -11,7 +11,6 @@ from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain import torch as torch_module
 from kernel_builder.toolchain.cpu import get_compiler, read_toolchain
-from kernel_builder.toolchain.cuda import read_cuda
 from kernel_builder.toolchain.driver import read_device_archs
 from kernel_builder.toolchain.torch import TorchInstall, get_torch
 from kernel_builder.toolchain.wheels import read_cuda_wheels
@@ -65,45 +64,6 @@ def test_other_pinned_toolkits_are_named_by_their_version(
     assert names == ["13.2", "13.0"]
     with pytest.raises(SelectionError, match=r"no pinned toolkit 12\.6; pinned: 13\.0, 13\.2"):
         detect_host(replace(settings, cuda_versions=(MajorMinor(12, 6),)))
-
-
-def test_a_toolkit_of_the_users_says_its_version(settings: Settings, tmp_path: Path) -> None:
-    own = replace(settings, cuda_home=tmp_path / "cuda")
-    assert "cuda_runtime_api.h" in detect_host(own).missing[BackendKind.CUDA]
-    (tmp_path / "cuda" / "include").mkdir(parents=True)
-    header = tmp_path / "cuda" / "include" / "cuda_runtime_api.h"
-    header.write_text("#define CUDART_VERSION  12080\n")
-    assert detect_host(own).toolkits == {BackendKind.CUDA: MajorMinor(12, 8)}
-    with pytest.raises(ToolchainError, match=r"no bin/nvcc"):
-        read_cuda(tmp_path / "cuda")
-    (tmp_path / "cuda" / "bin").mkdir()
-    (tmp_path / "cuda" / "lib64").mkdir()
-    nvcc = tmp_path / "cuda" / "bin" / "nvcc"
-    nvcc.write_text('#!/bin/sh\necho "Cuda compilation tools, release 12.6, V12.6.85"\n')
-    nvcc.chmod(0o755)
-    with pytest.raises(ToolchainError, match=r"no libcudart\.so\.12"):
-        read_cuda(tmp_path / "cuda")
-    (tmp_path / "cuda" / "lib64" / "libcudart.so.12").write_bytes(b"")
-    with pytest.raises(ToolchainError, match=r"says release 12\.6, and the headers .* CUDA 12\.8"):
-        read_cuda(tmp_path / "cuda")
-    header.write_text("#define CUDART_VERSION  12060\n")
-    found = read_cuda(tmp_path / "cuda")
-    assert found.version == MajorMinor(12, 6)
-    assert not found.takes("-frandom-seed=1")
-    assert found.takes("-lineinfo")
-    before = found.identity
-    # As nvcc 13.0 writes it: an option begins its line, and is mentioned elsewhere.
-    nvcc.write_text(
-        nvcc.read_text()
-        + "echo '--frandom-seed <seed>                               (-frandom-seed)             '\n"
-        "echo '        See also --compress-mode.'\n"
-        "echo '--split-compile <number>                            (-split-compile)            '\n"
-    )
-    found = read_cuda(tmp_path / "cuda")
-    assert found.takes("-frandom-seed=1")
-    assert found.takes("--split-compile=2")
-    assert not found.takes("--compress-mode=size")
-    assert read_cuda(tmp_path / "cuda").identity != before
 
 
 def test_a_missing_driver_is_said_plainly() -> None:

@@ -17,6 +17,7 @@ def made(tmp_path: Path) -> set[str]:
         root=tmp_path / "cuda",
         version=MajorMinor(13, 0),
         nvcc=Path("/nvcc"),
+        include=tmp_path / "cuda" / "include",
         cudart=Path("/cudart"),
         identity="cuda",
     )

@@ -61,3 +61,16 @@ def test_a_root_may_be_spelt_through_a_link(tmp_path: Path) -> None:
         system=SYSTEM,
     )
     assert found == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["cuda_fp16.hpp", "crt/host_config.h", "cub/cub.cuh", "cublas_v2.h"]
+)
+def test_headers_of_a_toolkit_among_all_others_are_inputs_where_it_is_built_with(name: str) -> None:
+    stage = Path("/w/src")
+    paths = [f"/usr/include/{name}", "/usr/include/stdio.h"]
+    assert find_foreign(paths, stage=stage, roots=[stage], system=SYSTEM, cuda=True) == ()
+    assert find_foreign(paths, stage=stage, roots=[stage], system=SYSTEM) == (paths[0],)
+    others = ["/usr/include/zlib.h", "/usr/include/curl/curl.h", "/usr/include/npth.h"]
+    found = find_foreign(others, stage=stage, roots=[stage], system=SYSTEM, cuda=True)
+    assert found == tuple(others)

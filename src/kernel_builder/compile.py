@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from kernel_builder.diagnose import CompileFailure, find_hint
+from kernel_builder.diagnose import CompileFailure, Toolkit, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import (
     BuilderError,
@@ -41,6 +41,7 @@ from kernel_builder.recipe import Unit, compose_links, describe_unit, write_reci
 from kernel_builder.report import FileReport
 from kernel_builder.sandbox import OPEN, Sandbox, View, find_installation, run_confined
 from kernel_builder.settings import Settings
+from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
 from kernel_builder.toolchain.meter import read_figures
 
@@ -127,7 +128,7 @@ def compile_variant(
     foreign = _find_undeclared(missing, environment, stage, settings)
     _store(cache, missing, foreign, stage)
     if finished.code != 0:
-        raise _explain(project, work, links[library], missing, finished)
+        raise _explain(project, work, links[library], missing, finished, cuda=environment.cuda)
     if foreign:
         raise UndeclaredInputError(build.op_id, foreign)
     logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
@@ -152,14 +153,20 @@ def _store(
 
 
 def _explain(
-    project: Path, work: Path, link: tuple[str, ...], units: list[Unit], finished: Finished
+    project: Path,
+    work: Path,
+    link: tuple[str, ...],
+    units: list[Unit],
+    finished: Finished,
+    *,
+    cuda: CudaToolchain | None,
 ) -> BuilderError:
     """Say why Ninja failed: a file, or the link, which comes after all of them."""
     log = work / "log" / "link.log"
     if log.is_file():
         said = log.read_text(errors="replace").rstrip()
         return LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
-    return _describe_failure(project, units, finished)
+    return _describe_failure(project, units, finished, cuda)
 
 
 def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
@@ -283,8 +290,15 @@ def find_ninja(settings: Settings) -> Path:
     return Path(found)
 
 
-def _describe_failure(project: Path, units: list[Unit], finished: Finished) -> BuilderError:
+def _describe_failure(
+    project: Path, units: list[Unit], finished: Finished, cuda: CudaToolchain | None
+) -> BuilderError:
     failures = []
+    toolkit = None
+    if cuda is not None:
+        # A compiler that was asked what it is, is the user's own.
+        home = None if cuda.release is None else cuda.root
+        toolkit = Toolkit(version=str(cuda.version), home=home)
     for unit in units:
         if unit.built.is_file() or not unit.log.is_file():
             continue
@@ -297,7 +311,7 @@ def _describe_failure(project: Path, units: list[Unit], finished: Finished) -> B
                 source=unit.source,
                 command=command,
                 output=said,
-                hint=find_hint(project, said),
+                hint=find_hint(project, said, toolkit),
                 log=unit.log,
             )
         )

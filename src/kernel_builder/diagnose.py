@@ -13,6 +13,22 @@ _SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Toolkit:
+    """The CUDA toolkit that did not compile a file.
+
+    Attributes:
+        version: its version.
+        home: its directory where it is the user's own; None: a pinned one.
+    """
+
+    version: str
+    home: Path | None = None
+
+    def __str__(self) -> str:
+        return f"CUDA {self.version}" + ("" if self.home is None else f" in {self.home}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CompileFailure:
     """A source file that does not compile.
 
@@ -67,8 +83,25 @@ def format_failures(
 
 
 # Headers of libraries that are wheels of their own, apart from the compiler's.
-_TOOLKIT_HEADER = re.compile(
+_LIBRARY_HEADER = re.compile(
     r"(cublas|cudnn|cufft|curand|cusolver|cusparse|nppi?|nvrtc|nvJitLink|nvjpeg|cupti)\w*\.h|nvtx3/.*"
+)
+# Those that come with the compiler, the runtime and CCCL.
+_RUNTIME_HEADER = re.compile(r"(crt|cooperative_groups|cub|cuda|nv|thrust)/.*|cuda\w*\.h(pp)?")
+
+# A name of a library, for whose headers we have stand-ins that serve torch's alone.
+_LIBRARY_NAME = re.compile(
+    r"(cu(?i:blas|sparse|solver)\w*|CU(BLAS|SPARSE|SOLVER)_\w+)\W+(was not declared|is undefined)"
+)
+# What a toolkit says of that which came after it: a function or a type of the runtime or the driver,
+# an instruction, an architecture.
+_UNKNOWN = re.compile(
+    r"identifier \"(cu(?:da)?[A-Z]\w*|CU_\w+)\" is undefined"
+    r"|'(cu(?:da)?[A-Z]\w*|CU_\w+)' (?:was not declared|does not name a type|has not been declared)"
+)
+_TOO_NEW = re.compile(
+    r"requires PTX ISA \.version ([\d.]+)|[Uu]nsupported gpu architecture '([^']+)'"
+    r"|Value '(sm_\w+)' is not defined for option"
 )
 
 # What compilers say, and what to do about it; the first that fits counts.
@@ -86,13 +119,8 @@ _HINTS = (
         "&f); } and REGISTER_EXTENSION(TORCH_EXTENSION_NAME), both from registration.h",
     ),
     (
-        r"cu(?i:blas|sparse|solver)\w*\W+(was not declared|is undefined)|CU(BLAS|SPARSE|SOLVER)_\w+\W+(was not declared|is undefined)",
-        "the pinned toolkit has no cuBLAS, cuSPARSE and cuSOLVER, of which torch's headers only "
-        "mention the handles: name an installed toolkit, --cuda-home PATH",
-    ),
-    (
-        r"unsupported GNU version",
-        "nvcc does not take this C++ compiler: install an older g++ and set CXX to it",
+        r"unsupported (GNU|clang) version",
+        "nvcc does not take this C++ compiler: install an older one and set CXX to it",
     ),
     (
         r"Killed signal",
@@ -101,15 +129,51 @@ _HINTS = (
 )
 
 
-def find_hint(project: Path, output: str) -> str | None:
-    """Say what to do about a compiler's words, where that is known."""
+def find_hint(project: Path, output: str, toolkit: Toolkit | None = None) -> str | None:
+    """Say what to do about a compiler's words, where that is known.
+
+    Args:
+        project: the directory of the project.
+        output: the words.
+        toolkit: what compiled it, where it is of a variant for CUDA.
+    """
     absent = re.search(r"fatal error: ([^:\n]+): No such file", output)
     if absent is not None:
-        return _find_header_hint(project, absent[1])
-    return next((hint for pattern, hint in _HINTS if re.search(pattern, output)), None)
+        return _find_header_hint(project, absent[1], toolkit)
+    if _LIBRARY_NAME.search(output) is not None:
+        own = toolkit is not None and toolkit.home is not None
+        return (
+            f"{toolkit if own else 'the pinned toolkit'} has no cuBLAS, cuSPARSE and cuSOLVER, of which "
+            "torch's headers only mention the handles: "
+            + ("install them there" if own else "name an installed toolkit, --cuda-home PATH")
+        )
+    known = next((hint for pattern, hint in _HINTS if re.search(pattern, output)), None)
+    host = re.search(r"gcc versions later than (\d+) are not supported", output)
+    if host is not None:
+        return (
+            f"this nvcc takes g++ up to {host[1]}: install it (Debian: apt-get install "
+            f"g++-{host[1]}) and set CXX=g++-{host[1]}"
+        )
+    return known if known is not None or toolkit is None else _find_age_hint(output, toolkit)
 
 
-def _find_header_hint(project: Path, name: str) -> str:
+def _find_age_hint(output: str, toolkit: Toolkit) -> str | None:
+    """Say what to do where a toolkit is older than what the sources use."""
+    name = _UNKNOWN.search(output)
+    later = _TOO_NEW.search(output)
+    if name is not None:
+        what = f"{next(filter(None, name.groups()))} is not in the headers of {toolkit}"
+    elif later is not None:
+        what = f"{toolkit} is older than {next(filter(None, later.groups()))}"
+    else:
+        return None
+    return (
+        f"{what}; where a later CUDA has it, write that as cuda-minver of this component, which older "
+        "ones then leave out, and build with it: --cuda VERSION, or --cuda-home PATH"
+    )
+
+
+def _find_header_hint(project: Path, name: str, toolkit: Toolkit | None) -> str:
     """Say what to do about a header that is not there."""
     places = sorted(
         path.relative_to(project).as_posix()
@@ -121,7 +185,14 @@ def _find_header_hint(project: Path, name: str) -> str:
             f"{places[0]} is in the project but not among the files that build.toml lists: "
             "add it to src of this component (and its directory to include)"
         )
-    if _TOOLKIT_HEADER.fullmatch(name):
+    library = _LIBRARY_HEADER.fullmatch(name) is not None
+    if toolkit is not None and toolkit.home is not None:
+        if library or _RUNTIME_HEADER.fullmatch(name):
+            return (
+                f"{name} belongs to CUDA, and {toolkit} is without it: install the toolkit's headers "
+                "whole (CCCL and each library may be a package of its own), or name another toolkit"
+            )
+    elif library:
         return (
             f"{name} comes with a whole CUDA toolkit, and the pinned one is the compiler, the "
             "runtime and CCCL: name an installed toolkit, --cuda-home PATH"

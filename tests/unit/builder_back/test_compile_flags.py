@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.diagnose import CompileFailure, find_hint
+from kernel_builder.diagnose import CompileFailure, Toolkit, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
 from kernel_builder.flags import compile_flags, format_target, list_left_out, preprocessor_flags
@@ -232,10 +232,33 @@ def test_hints(tmp_path: Path) -> None:
     for header in ("curand_kernel.h", "cublas_v2.h", "nvtx3/nvToolsExt.h"):
         assert "--cuda-home" in str(find_hint(tmp_path, absent.format(header)))
     assert "--cuda-home" in str(find_hint(tmp_path, 'error: identifier "CUBLAS_OP_N" is undefined'))
-    assert "older g++" in str(
-        find_hint(tmp_path, "#error -- unsupported GNU version! gcc versions")
-    )
+    later = "#error -- unsupported GNU version! gcc versions later than 13 are not supported!"
+    assert "set CXX=g++-13" in str(find_hint(tmp_path, later))
     assert find_hint(tmp_path, "error: expected ';'") is None
+
+
+def test_hints_for_a_toolkit_that_is_too_old_or_lacks_a_part(tmp_path: Path) -> None:
+    own = Toolkit(version="12.4", home=Path("/opt/cuda"))
+    absent = "a.cpp:1:10: fatal error: {}: No such file or directory"
+    for header in ("nv/target", "crt/host_config.h", "cublas_v2.h", "cuda_fp8.h"):
+        said = str(find_hint(tmp_path, absent.format(header), own))
+        assert said.startswith(
+            f"{header} belongs to CUDA, and CUDA 12.4 in /opt/cuda is without it"
+        )
+    assert "under depends" in str(find_hint(tmp_path, absent.format("fmt/core.h"), own))
+    library = 'error: identifier "CUBLAS_OP_N" is undefined'
+    assert "/opt/cuda has no cuBLAS" in str(find_hint(tmp_path, library, own))
+    for words, what in (
+        ('a.cu(1): error: identifier "cudaNewThing" is undefined', "cudaNewThing is not in"),
+        ("a.cpp:1:2: error: 'cuTensorMapNew' was not declared in this scope", "cuTensorMapNew is"),
+        ("ptxas a, line 9; error : Feature 'x' requires PTX ISA .version 8.6 or later", "than 8.6"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_100'", "than compute_100"),
+    ):
+        for toolkit in (own, Toolkit(version="13.0")):
+            said = str(find_hint(tmp_path, words, toolkit))
+            assert what in said
+            assert "cuda-minver" in said
+    assert find_hint(tmp_path, 'error: identifier "custom" is undefined', own) is None
 
 
 def test_an_older_toolkit_gets_what_it_understands() -> None:

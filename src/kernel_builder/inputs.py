@@ -41,16 +41,24 @@ class _Names:
     directories: frozenset[str]
     files: re.Pattern[str]
 
+    def has(self, path: Path) -> bool:
+        """Say whether they have a header, by its path below a directory of several packages."""
+        first, *rest = path.parts
+        return first in self.directories if rest else self.files.match(first) is not None
+
 
 @cache
-def _read_names(*, cuda: bool) -> _Names:
+def _read_names() -> tuple[_Names, _Names]:
+    """Return the names of the system's headers, and those of a CUDA toolkit's."""
     data = tomllib.loads((files("kernel_builder") / "system-headers.toml").read_text("utf-8"))
-    parts = [data, data["cuda"]] if cuda else [data]
-    patterns = (fnmatch.translate(name) for part in parts for name in part["files"])
-    return _Names(
-        directories=frozenset(name for part in parts for name in part["directories"]),
-        files=re.compile("|".join(patterns)),
+    system, cuda = (
+        _Names(
+            directories=frozenset(part["directories"]),
+            files=re.compile("|".join(map(fnmatch.translate, part["files"]))),
+        )
+        for part in (data, data["cuda"])
     )
+    return system, cuda
 
 
 def read_system_headers(toolchain: CpuToolchain, *, variables: Mapping[str, str]) -> SystemHeaders:
@@ -90,22 +98,27 @@ def find_foreign(
     own = [os.path.normpath(root) for root in (*map(str, roots), *system.own)]
     # The compiler spells what it finds through a link either way.
     own += [os.path.realpath(root) for root in own]
-    names = _read_names(cuda=cuda)
+    names = _read_names() if cuda else _read_names()[:1]
     foreign = []
     for path in paths:
         place = os.path.normpath(stage / path)
-        if not _is_under(place, own) and not _is_system(place, system.shared, names):
+        if not _is_under(place, own) and not _is_shared(place, system.shared, names):
             foreign.append(path)
     return tuple(foreign)
+
+
+def is_cuda_header(path: Path) -> bool:
+    """Say whether a header is a CUDA toolkit's, by its path below a directory of several packages."""
+    return _read_names()[1].has(path)
 
 
 def _is_under(place: str, roots: Iterable[str]) -> bool:
     return any(place == root or place.startswith(f"{root}{os.sep}") for root in roots)
 
 
-def _is_system(place: str, shared: Iterable[str], names: _Names) -> bool:
+def _is_shared(place: str, shared: Iterable[str], names: Iterable[_Names]) -> bool:
     for root in sorted(shared, key=len, reverse=True):
         if place.startswith(f"{root}{os.sep}"):
-            first, *rest = Path(place[len(root) + 1 :]).parts
-            return first in names.directories if rest else bool(names.files.match(first))
+            path = Path(place[len(root) + 1 :])
+            return any(each.has(path) for each in names)
     return False

@@ -14,12 +14,13 @@ from typing import Any
 from kernel_builder.archives import hash_tree
 from kernel_builder.depends import find_origins
 from kernel_builder.environment import toolkit_of
+from kernel_builder.inputs import is_cuda_header
 from kernel_builder.lockfile import Kind
 from kernel_builder.planned import VariantBuild
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain, target_cpu
-from kernel_builder.toolchain.cuda import identify_cuda, list_pinned
+from kernel_builder.toolchain.cuda import CudaToolchain, get_cuda, list_pinned
 from kernel_builder.toolchain.torch import get_torch
 from kernel_builder.toolchain.tvm_ffi import describe_pinned
 from kernel_builder.toolchain.wheels import read_cuda_wheels
@@ -88,8 +89,9 @@ def _describe_torch(settings: Settings) -> dict[str, Any]:
 
 def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, Any]:
     if settings.cuda_home is not None:
-        identity = hashlib.sha256(identify_cuda(settings).encode()).hexdigest()
-        return {"kind": Kind.SYSTEM.value, "version": str(version), "identity": identity}
+        cuda = get_cuda(settings)
+        sha256 = _remember(settings, f"cuda {cuda.identity}", lambda: _hash_toolkit(cuda))
+        return {"kind": Kind.SYSTEM.value, "version": cuda.release, "sha256": sha256}
     # A lock is for every machine, so it has the wheels of each.
     wheels = {
         toolkit.machine: {
@@ -100,6 +102,22 @@ def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, 
         if toolkit.version == version
     }
     return {"kind": Kind.WHEELS.value, "version": str(version), "wheels": wheels}
+
+
+def _hash_toolkit(cuda: CudaToolchain) -> str:
+    """Return one hash of all of a user's toolkit that goes into a build, wherever its files lie."""
+    digest = hashlib.sha256()
+    for name, data in sorted(
+        (path.name, path.read_bytes()) for path in (*cuda.programs, cuda.cudart)
+    ):
+        digest.update(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode())
+    for directory, _, names in sorted(os.walk(cuda.include, followlinks=True)):
+        for path in (Path(directory, name) for name in sorted(names)):
+            place = path.relative_to(cuda.include)
+            if path.is_file() and (not cuda.shares_include or is_cuda_header(place)):
+                line = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {place}\n"
+                digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def _describe_compiler(compiler: Compiler, settings: Settings) -> dict[str, Any]:

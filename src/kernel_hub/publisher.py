@@ -53,9 +53,14 @@ class Publisher:
 
         Raises:
             TakenError: it is there.
+            RequestError: one is there whose name differs in case only.
         """
         if directory.has_repository(self._hub, repo):
             raise TakenError(f"The repository {repo} exists.")
+        for other in directory.repositories(self._hub, repo.owner):
+            # People take one for the other, and so do some systems that hubs are copied to.
+            if other.name.casefold() == repo.name.casefold():
+                raise RequestError(f"{repo} would differ from {other} in case only.")
         refs.create_repository(self._hub, repo)
 
     def create_ref(self, repo: RepoId, kind: RefKind, name: str, revision: str | None) -> None:
@@ -67,7 +72,7 @@ class Publisher:
             TakenError: there is one of that name.
         """
         self.refuse_plain(repo)
-        if name.startswith("refs/") or is_full_commit(name):
+        if name == "HEAD" or name.startswith(("refs/", "-")) or is_full_commit(name):
             raise RequestError(
                 f"{name[:100]!r} cannot name a {kind}: it would mean something else."
             )

@@ -6,7 +6,6 @@ Paths are routed as they came, still percent-encoded, for ``feature%2Fx`` is one
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from kernel_hub.errors import (
 from kernel_hub.proposing import Proposing
 from kernel_hub.publisher import Publisher
 from kernel_hub.service.catalogue import Catalogue
+from kernel_hub.service.received import load_received
 from kernel_hub.settings import HubSettings
 from kernel_spec.errors import FormatError
 from kernel_spec.names import RepoId, parse_repo_id
@@ -257,9 +257,9 @@ async def read_json(request: Request) -> dict[str, Any]:
     """
     body = await _read_body(request, JSON_LIMIT, "body")
     try:
-        document = json.loads(body or b"{}")
-    except (ValueError, RecursionError) as err:
-        raise RequestError("The body is not JSON.") from err
+        document = load_received(body or b"{}")
+    except ValueError as err:
+        raise RequestError("The body is not JSON in UTF-8.") from err
     if not isinstance(document, dict):
         raise RequestError("The body is not a JSON object.")
     return document

@@ -34,7 +34,7 @@ async def create_repository(hub: Hub, request: Request) -> Response:
     find_token(hub, request)
     table = await read_json(request)
     kind = table.get("type") or "model"
-    if kind not in PREFIXES:
+    if not isinstance(kind, str) or kind not in PREFIXES:
         raise RequestError("This hub keeps kernels only: create it with repo_type='kernel'.")
     if table.get("visibility", "public") != "public" or table.get("private"):
         raise RequestError(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from kernel_hub.errors import RequestError, RequestTooLargeError
+from kernel_hub.service.received import load_received
 from kernel_spec.names import COMMIT, path_fault
 
 # Clients are told to send files up to this size within the commit, and larger ones before it.
@@ -137,9 +137,9 @@ def read_commit(body: BinaryIO, folder: Path, *, max_file_size: int) -> CommitRe
 
 def _read_line(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as err:
-        raise RequestError(f"Line {number} of the commit is not JSON.") from err
+        document = load_received(line)
+    except ValueError as err:
+        raise RequestError(f"Line {number} of the commit is not JSON in UTF-8.") from err
     if not (
         isinstance(document, dict)
         and isinstance(document.get("key"), str)

@@ -1,58 +1,99 @@
-// What a call may be: checks the tensors of the op and reduces them to rows of pixels.
+// What a call may be: checks the tensors of an op and describes what is to be done with them.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
 
-#include <torch/csrc/stable/tensor.h>
+#include <torch/csrc/stable/stableivalue_conversions.h>
 #include <torch/headeronly/util/Exception.h>
 
 #include "gray_formula.h"
 #include "image_view.h"
+#include "tensor_facts.h"
 
 namespace img2gray {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+// Grey from `image`, whose pixels `view` finds, to the dense `gray`.
+struct Conversion {
+  const void* image;
+  void* gray;
+  ImageView view;
+  Element element;
+  Weights weights;
+  int32_t device;
+};
 
-// Checks the arguments and describes them. With `may_merge`, images without gaps become one image
-// with one row, so that narrow ones are as fast as wide ones.
-inline ImageView view_image(const Tensor& out, const Tensor& image, bool may_merge = true) {
-  const int64_t dims = image.dim();
-  STD_TORCH_CHECK(dims == 3 || dims == 4, "image must be (H, W, 3) or (N, H, W, 3)");
-  STD_TORCH_CHECK(image.size(dims - 1) == 3, "the last dimension of image must have size 3");
-  STD_TORCH_CHECK(out.dim() == dims - 1, "out must have one dimension less than image");
-  for (int64_t i = 0; i < dims - 1; ++i) {
-    STD_TORCH_CHECK(
-        out.size(i) == image.size(i), "dimension ", i, ": out has ", out.size(i), ", image has ",
-        image.size(i));
-  }
-  STD_TORCH_CHECK(out.scalar_type() == image.scalar_type(), "out and image differ in dtype");
-  STD_TORCH_CHECK(out.device() == image.device(), "out and image are on different devices");
-  STD_TORCH_CHECK(out.is_contiguous(), "out must be contiguous");
-
-  const bool batched = dims == 4;
-  ImageView view = {
-      batched ? image.size(0) : 1,       image.size(dims - 3),   image.size(dims - 2),
-      batched ? image.stride(0) : 0,     image.stride(dims - 3), image.stride(dims - 2),
-      image.stride(dims - 1)};
-  const bool rows_follow =
-      view.height <= 1 || view.row_stride == view.width * view.pixel_stride;
-  const bool images_follow =
-      view.images <= 1 || view.image_stride == view.height * view.width * view.pixel_stride;
-  if (may_merge && rows_follow && images_follow) {
-    view.width = view.pixels();
-    view.images = view.height = 1;
-  }
-  return view;
+inline Element element_of(const TensorFacts& image) {
+  if (image.dtype == aoti_torch_dtype_uint8()) return Element::kByte;
+  if (image.dtype == aoti_torch_dtype_float32()) return Element::kFloat;
+  if (image.dtype == aoti_torch_dtype_float16()) return Element::kHalf;
+  if (image.dtype == aoti_torch_dtype_bfloat16()) return Element::kBFloat16;
+  if (image.dtype == aoti_torch_dtype_float64()) return Element::kDouble;
+  using torch::headeronly::ScalarType;
+  const auto dtype =
+      torch::stable::detail::to<ScalarType>(torch::stable::detail::from(image.dtype));
+  STD_TORCH_CHECK(
+      false, "dtype must be uint8 or a floating-point type, not ",
+      torch::headeronly::toString(dtype));
 }
 
-inline const Weights& find_weights(const std::string& name) {
-  if (name == "default") return kDefaultWeights;
-  if (name == "bt601") return kBt601Weights;
+// By number, since torch's stable interface (2.13) loses the memory of every string that an op is given.
+inline const Weights& weights_of(int64_t number) {
+  static constexpr Weights kAll[] = {kDefaultWeights, kBt601Weights, kBt709Weights};
   STD_TORCH_CHECK(
-      name == "bt709", "weights must be 'default', 'bt601' or 'bt709', not '", name, "'");
-  return kBt709Weights;
+      number >= 0 && number < 3, "weights must be 0 (default), 1 (bt601) or 2 (bt709), not ",
+      number);
+  return kAll[number];
+}
+
+// The pixels of (H, W, 3) or (N, H, W, 3), or of (3, H, W) or (N, 3, H, W).
+inline ImageView view_image(const TensorFacts& image, bool channels_first) {
+  const int64_t first = image.dim - 3;
+  STD_TORCH_CHECK(
+      first == 0 || first == 1, "image must have three dimensions, or four for a batch");
+  const int64_t channels = channels_first ? first : first + 2;
+  const int64_t rows = channels_first ? first + 1 : first;
+  STD_TORCH_CHECK(
+      image.sizes[channels] == 3, "the ", channels_first ? "third last" : "last",
+      " dimension of image must have size 3");
+  return {
+      first == 1 ? image.sizes[0] : 1, image.sizes[rows],       image.sizes[rows + 1],
+      first == 1 ? image.strides[0] : 0, image.strides[rows], image.strides[rows + 1],
+      image.strides[channels]};
+}
+
+inline void check_out(const TensorFacts& out, const TensorFacts& image, const ImageView& view) {
+  STD_TORCH_CHECK(out.dim == image.dim - 1, "out must have one dimension less than image");
+  const std::array<int64_t, 3> sizes = {view.images, view.height, view.width};
+  int64_t dense = 1;
+  bool contiguous = true;
+  for (int64_t i = out.dim - 1; i >= 0; --i) {
+    const int64_t size = sizes[i + 3 - out.dim];
+    STD_TORCH_CHECK(
+        out.sizes[i] == size, "dimension ", i, ": out has ", out.sizes[i], ", image has ", size);
+    contiguous &= size == 1 || out.strides[i] == dense;
+    dense *= size;
+  }
+  STD_TORCH_CHECK(out.dtype == image.dtype, "out and image differ in dtype");
+  STD_TORCH_CHECK(
+      out.device_type == image.device_type && out.device == image.device,
+      "out and image are on different devices");
+  STD_TORCH_CHECK(contiguous || dense == 0, "out must be contiguous");
+}
+
+// A contiguous (H, W), or (N, H, W) for a batch. Straight from the allocator: for a small picture, a
+// call by way of the dispatcher would take longer than all that follows.
+inline Tensor make_gray(const TensorFacts& image, const ImageView& view) {
+  const auto at_least_one = [](int64_t size) { return size > 1 ? size : 1; };
+  const std::array<int64_t, 3> sizes = {view.images, view.height, view.width};
+  const int64_t row = at_least_one(view.width);
+  const std::array<int64_t, 3> strides = {row * at_least_one(view.height), row, 1};
+  const int64_t dim = image.dim - 1;
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      dim, sizes.data() + 3 - dim, strides.data() + 3 - dim, image.dtype, image.device_type,
+      image.device, &made));
+  return Tensor(made);
 }
 
 }  // namespace img2gray

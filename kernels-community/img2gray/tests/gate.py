@@ -60,7 +60,7 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
         op = getattr(kernel.ops, name)
         yield Case(
             name=f"{name} into out",
-            function=lambda out, image, op=op: op(out, image, "default"),
+            function=lambda out, image, op=op: op(out, image, 0),
             reference=kernel.reference.img2gray,
             inputs=picture,
             out=lambda image: image.new_empty(image.shape[:-1]),

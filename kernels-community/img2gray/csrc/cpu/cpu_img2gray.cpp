@@ -8,7 +8,6 @@
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
-#include "../check_image.h"
 #include "gray_row.h"
 
 namespace img2gray::cpu {
@@ -60,11 +59,11 @@ void gray_row(T* out, const T* in, int64_t count, const ImageView& view, const W
 }
 
 template <class T>
-void convert_typed(Tensor& out, const Tensor& image, const Weights& weights) {
-  const ImageView view = view_image(out, image);
+void run_typed(const Conversion& conversion) {
+  const ImageView view = conversion.view.merged();
   if (view.pixels() == 0) return;
-  T* to = static_cast<T*>(out.mutable_data_ptr());
-  const T* from = static_cast<const T*>(image.const_data_ptr());
+  T* to = static_cast<T*>(conversion.gray);
+  const T* from = static_cast<const T*>(conversion.image);
   torch::stable::parallel_for(
       0, view.pixels(), kPixelsPerThread, [&](int64_t begin, int64_t end) {
         int64_t row = begin / view.width;
@@ -73,7 +72,7 @@ void convert_typed(Tensor& out, const Tensor& image, const Weights& weights) {
           const int64_t count = std::min(view.width - x, end - begin);
           gray_row(
               to + begin, from + view.row_offset(row) + x * view.pixel_stride, count, view,
-              weights);
+              conversion.weights);
           begin += count;
           ++row;
           x = 0;
@@ -83,19 +82,13 @@ void convert_typed(Tensor& out, const Tensor& image, const Weights& weights) {
 
 }  // namespace
 
-void convert(Tensor& out, const Tensor& image, const std::string& name) {
-  const Weights& weights = find_weights(name);
-  switch (image.scalar_type()) {
-    case ScalarType::Byte: return convert_typed<uint8_t>(out, image, weights);
-    case ScalarType::Float: return convert_typed<float>(out, image, weights);
-    case ScalarType::Double: return convert_typed<double>(out, image, weights);
-    case ScalarType::Half: return convert_typed<torch::headeronly::Half>(out, image, weights);
-    case ScalarType::BFloat16:
-      return convert_typed<torch::headeronly::BFloat16>(out, image, weights);
-    default:
-      STD_TORCH_CHECK(
-          false, "dtype must be uint8 or a floating-point type, not ",
-          torch::headeronly::toString(image.scalar_type()));
+void run(const Conversion& conversion) {
+  switch (conversion.element) {
+    case Element::kByte: return run_typed<uint8_t>(conversion);
+    case Element::kFloat: return run_typed<float>(conversion);
+    case Element::kDouble: return run_typed<double>(conversion);
+    case Element::kHalf: return run_typed<torch::headeronly::Half>(conversion);
+    case Element::kBFloat16: return run_typed<torch::headeronly::BFloat16>(conversion);
   }
 }
 

@@ -9,9 +9,6 @@
 
 namespace img2gray::cuda {
 
-// The type of the channels and of the grey.
-enum class Element { kByte, kFloat, kDouble, kHalf, kBFloat16 };
-
 enum class Form { kBest, kGrid };
 
 // Starts one kernel on `stream`, of the current device, for a picture with at least one pixel;

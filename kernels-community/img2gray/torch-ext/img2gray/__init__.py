@@ -53,30 +53,28 @@ def img2gray(input: torch.Tensor, weights: str = "default", *, layout: str = "hw
     if _forward_mode._current_level >= 0:
         _check_no_tangent(input)
     try:
-        if input.requires_grad and is_grad_enabled():
-            recorded: torch.Tensor = _Recorder.apply(input, weights, layout)
-            return recorded
-        return _weigh(input, weights, layout)
+        if is_grad_enabled() and input.requires_grad:
+            gray: torch.Tensor = _Recorder.apply(input, weights, layout)
+        elif is_dynamo_compiling():
+            gray = _value(input, _NUMBERS[weights], _CHANNELS_FIRST[layout])
+        else:
+            gray = _value_directly(input, _NUMBERS[weights], _CHANNELS_FIRST[layout])
     # The op itself refuses what is wrong. Only then it is looked at here, to say it better: to ask
     # a tensor for its shape from Python takes as long as a part of the call.
     except (RuntimeError, KeyError):
         _check(input, weights, layout)
         raise
-
-
-def _weigh(image: torch.Tensor, weights: str, layout: str) -> torch.Tensor:
-    call = _value if is_dynamo_compiling() else _value_directly
-    gray: torch.Tensor = call(image, weights, _CHANNELS_FIRST[layout])
     return gray
 
 
 class _Recorder(torch.autograd.Function):
-    """`_weigh`, where a gradient is wanted: the weights times that of the result."""
+    """Grey where a gradient is wanted, which is the weights times that of the result."""
 
     @staticmethod
     def forward(ctx: Any, image: torch.Tensor, weights: str, layout: str) -> torch.Tensor:
         ctx.weights, ctx.layout = weights, layout
-        return _weigh(image, weights, layout)
+        gray: torch.Tensor = _value(image, _NUMBERS[weights], _CHANNELS_FIRST[layout])
+        return gray
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
@@ -117,15 +115,17 @@ def _fill_out(*_arguments: object) -> None:
     """The op only writes into `out`, whose shape is already known."""
 
 
-def _make_value(image: torch.Tensor, weights: str, channels_first: bool) -> torch.Tensor:
+def _make_value(image: torch.Tensor, weights: int, channels_first: bool) -> torch.Tensor:
     layout = "chw" if channels_first else "hwc"
-    _check(image, weights, layout)
+    _check(image, list(_NUMBERS)[weights], layout)
     sizes = list(image.shape)
     del sizes[_LAYOUTS[layout][0]]
     return image.new_empty(sizes)
 
 
+# How the ops spell what the function is given.
 _CHANNELS_FIRST = {"hwc": False, "chw": True}
+_NUMBERS = {name: number for number, name in enumerate(reference.WEIGHTS)}
 # The overload itself, which torch would look for again in every call, and what its wrapper in
 # Python calls and does no more than that.
 _value = ops.img2gray_value.default

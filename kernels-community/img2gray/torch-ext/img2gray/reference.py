@@ -6,7 +6,7 @@ import torch
 
 __all__ = ["img2gray"]
 
-# Numerators for red, green and blue, and their common denominator.
+# Numerators for red, green and blue, and their common denominator; in the order of the ops' numbers.
 WEIGHTS = {
     "default": ((21, 72, 7), 100),
     "bt601": ((299, 587, 114), 1000),  # ITU-R BT.601, luma

@@ -11,6 +11,7 @@ from pathlib import Path
 from kernel_builder.errors import StorageError
 from kernel_builder.proof import remove_proof
 from kernel_spec.digest import digest_tree
+from kernel_spec.errors import MetadataError
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata, parse_metadata
 
 
@@ -27,7 +28,10 @@ def write_digest(variant: Path) -> bool:
         IntegrityError: the tree holds what a variant may not, such as a symbolic link.
         StorageError: the metadata cannot be written.
     """
-    metadata = parse_metadata((variant / FILE_NAME).read_bytes())
+    try:
+        metadata = parse_metadata((variant / FILE_NAME).read_bytes())
+    except MetadataError as err:
+        raise MetadataError(f"{variant.name}/{FILE_NAME}", err.faults) from err
     digest = digest_tree(variant, metadata.digest.algorithm if metadata.digest else "sha256")
     if metadata.digest == digest:
         return False

@@ -14,6 +14,7 @@ from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.variant import ArchVariant, NoarchVariant
 
+_OPS = "_ops.py"
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".pyd")
 # e_machine of ELF files for GPUs: EM_CUDA and EM_AMDGPU.
 _DEVICE_MACHINES = (b"\xbe\x00", b"\xe0\x00")
@@ -23,16 +24,17 @@ _OTHER_CODE = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"!<arch>\n")
 
 def check_layout(subject: Subject) -> Iterator[Finding]:
     """Find files that are missing or too many, and names that contradict each other."""
-    for name in ("__init__.py", "_ops.py"):
+    for name in ("__init__.py", _OPS):
         if not (subject.directory / name).is_file():
             yield Finding(
                 file=name,
                 rule="layout",
                 message="the file is missing, and a variant is a Python package that has it",
                 fix="build the variant with kernel-builder"
-                if name == "_ops.py"
+                if name == _OPS
                 else f"add it under {_extension(subject)}/<module>",
             )
+    yield from _check_namespace(subject)
     yield from _check_files(subject)
     yield from _check_modes(subject)
     yield from _check_backend(subject)
@@ -106,6 +108,21 @@ def _check_modes(subject: Subject) -> Iterator[Finding]:
         if first != name:
             message = f"it is the same file as {first}: who writes into one changes both"
             yield Finding(file=name, rule="file-mode", message=message, fix="copy the file")
+
+
+def _check_namespace(subject: Subject) -> Iterator[Finding]:
+    """Find that ``_ops.py`` reaches for the ops of another kernel, or of another build of this one."""
+    place = subject.directory / _OPS
+    if not isinstance(subject.variant, ArchVariant) or not place.is_file():
+        return
+    if subject.metadata.id not in place.read_text(encoding="utf-8", errors="replace"):
+        yield Finding(
+            file=_OPS,
+            rule="layout",
+            symbol=subject.metadata.id,
+            message="the file does not name this id of metadata.json, so it has other ops or none",
+            fix="build the variant with kernel-builder",
+        )
 
 
 def _mode(file: str, message: str, change: str) -> Finding:

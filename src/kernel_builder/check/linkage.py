@@ -7,12 +7,14 @@ from pathlib import Path
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
-from kernel_builder.check.symbols import demangle
+from kernel_builder.check.symbols import demangle, mentions_torch
 from kernel_builder.policy import (
+    read_shims,
     read_system_libraries,
     read_toolkit_libraries,
     read_torch_libraries,
     read_tvm_ffi_libraries,
+    read_tvm_ffi_symbols,
 )
 from kernel_spec.variant import ArchVariant
 
@@ -48,6 +50,7 @@ def check_linkage(library: SharedLibrary, subject: Subject) -> Iterator[Finding]
                 f"{', '.join(sorted(allowed))}",
                 fix="link it statically, or do without it",
             )
+    yield from _check_providers(library, subject)
     for path in facts.rpath:
         yield Finding(
             file=library.file,
@@ -80,6 +83,36 @@ def check_linkage(library: SharedLibrary, subject: Subject) -> Iterator[Finding]
             message=f"the variant is for {subject.variant.cpu}",
             fix=f"build it with a compiler for {subject.variant.cpu}",
         )
+
+
+def _check_providers(library: SharedLibrary, subject: Subject) -> Iterator[Finding]:
+    """Find what it uses without asking for it, so that it loads only after somebody who does."""
+    facts = library.facts
+    for provider in sorted({provider for provider, _ in facts.version_needs} - set(facts.needed)):
+        yield _unasked(library, provider, "a version of its symbols is used")
+    # These libraries give their symbols no versions, and keep them to those who ask.
+    if is_of_tvm_ffi(subject):
+        providers, known, name = read_tvm_ffi_libraries(), read_tvm_ffi_symbols(), "libtvm_ffi.so"
+    else:
+        providers = read_torch_libraries(subject.metadata.backend)
+        known, name = read_shims().since, "libtorch.so"
+    if providers.intersection(facts.needed):
+        return
+    for symbol in library.undefined:
+        if symbol.version is None and (symbol.name in known or mentions_torch(symbol.name)):
+            yield _unasked(library, name, f"{demangle(symbol.name)} is used")
+            return
+
+
+def _unasked(library: SharedLibrary, provider: str, use: str) -> Finding:
+    return Finding(
+        file=library.file,
+        rule="needed-library",
+        symbol=provider,
+        message=f"{use}, and the library is not asked for (DT_NEEDED): where nobody else has "
+        "brought it in, the import fails",
+        fix=f"link with {provider}",
+    )
 
 
 def check_segments(library: SharedLibrary, place: Path) -> Iterator[Finding]:

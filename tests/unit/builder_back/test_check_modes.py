@@ -70,3 +70,14 @@ def test_two_names_of_one_file(directory: Path) -> None:
 def test_a_link_from_another_tree_is_how_hubs_keep_what_did_not_change(directory: Path) -> None:
     os.link(directory / "_ops.py", directory.parent / "elsewhere.py")
     assert findings(directory) == []
+
+
+def test_the_ops_of_another_build_are_found(directory: Path) -> None:
+    compiled = directory.rename(directory.parent / "torch-stable-abi210-cpu-x86_64-linux")
+    (compiled / "_k.abi3.so").write_bytes(b"")
+    (compiled / "_k.abi3.so").chmod(0o644)
+    (finding,) = findings(compiled)
+    assert (finding.file, finding.symbol) == ("_ops.py", "_k")
+    assert "does not name this id" in finding.message
+    (compiled / "_ops.py").write_text("import torch\nfrom . import _k\nops = torch.ops._k\n")
+    assert findings(compiled) == []

@@ -73,7 +73,7 @@ def test_a_version_of_no_known_family_is_a_finding_not_a_crash(version: str) -> 
 
 @pytest.mark.parametrize("needed", ["libgomp.so.1", "libcudart.so.13", "libtorch_python.so"])
 def test_a_library_that_is_not_sure_to_be_there(needed: str) -> None:
-    (finding,) = check_linkage(_library(needed=(needed,)), SUBJECT)
+    (finding,) = check_linkage(_library(needed=(*CLEAN.needed, needed)), SUBJECT)
     assert finding.rule == "needed-library"
     assert finding.symbol == needed
 
@@ -81,8 +81,25 @@ def test_a_library_that_is_not_sure_to_be_there(needed: str) -> None:
 def test_a_cuda_variant_may_ask_for_the_cuda_runtime() -> None:
     metadata = replace(SUBJECT.metadata, backend=BackendKind.CUDA)
     subject = replace(SUBJECT, metadata=metadata)
-    library = _library(needed=("libcudart.so.13", "libtorch_cuda.so"))
+    library = _library(needed=("libcudart.so.13", "libtorch_cuda.so", "libc.so.6"))
     assert list(check_linkage(library, subject)) == []
+
+
+def test_a_library_whose_versions_are_used_and_that_is_not_asked_for() -> None:
+    needs = (("libstdc++.so.6", "GLIBCXX_3.4"), ("libc.so.6", "GLIBC_2.14"))
+    library = _library(needed=("libtorch.so", "libc.so.6"), version_needs=needs)
+    (finding,) = check_linkage(library, SUBJECT)
+    assert (finding.rule, finding.symbol) == ("needed-library", "libstdc++.so.6")
+    assert "not asked for" in finding.message
+
+
+@pytest.mark.parametrize("symbol", ["aoti_torch_get_numel", "_ZN3c1011SymInt3intEv"])
+def test_torch_that_is_used_and_not_asked_for(symbol: str) -> None:
+    library = _library(symbol, needed=("libc.so.6",))
+    (finding,) = check_linkage(library, SUBJECT)
+    assert (finding.rule, finding.symbol) == ("needed-library", "libtorch.so")
+    asked = _library(symbol, needed=("libc.so.6", "libtorch_cpu.so"))
+    assert list(check_linkage(asked, SUBJECT)) == []
 
 
 def test_search_paths_unique_symbols_stack_and_machine() -> None:

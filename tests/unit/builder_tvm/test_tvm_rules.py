@@ -78,11 +78,19 @@ def test_what_nobody_defines_is_named_with_whose_it_is(name: str, words: str) ->
 
 
 def test_torchs_libraries_may_not_be_asked_for_and_tvm_ffis_only_here() -> None:
-    (finding,) = check_linkage(library(facts=replace(CLEAN, needed=("libtorch.so",))), SUBJECT)
+    needed = (*CLEAN.needed, "libtorch.so")
+    (finding,) = check_linkage(library(facts=replace(CLEAN, needed=needed)), SUBJECT)
     assert finding.symbol == "libtorch.so"
     torch = replace(SUBJECT, variant=parse_variant("torch-stable-abi210-cpu-x86_64-linux"))
     (finding,) = check_linkage(library(), torch)
     assert finding.symbol == "libtvm_ffi.so"
+
+
+def test_tvm_ffi_that_is_used_and_not_asked_for() -> None:
+    facts = replace(CLEAN, needed=CLEAN.needed[1:])
+    assert list(check_linkage(library(facts=facts), SUBJECT)) == []
+    (finding,) = check_linkage(library("TVMFFIFunctionCall", facts=facts), SUBJECT)
+    assert (finding.rule, finding.symbol) == ("needed-library", "libtvm_ffi.so")
 
 
 def test_the_oldest_release_is_that_of_the_newest_function() -> None:

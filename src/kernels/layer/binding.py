@@ -105,6 +105,8 @@ def unbind(module: Any) -> None:
 
 def find_bound(module: Any) -> Bound | None:
     """Return what kernel a layer really runs, or None where it runs none of ours."""
+    if has_forward_of_another(module):
+        return None
     forward: Any = getattr(module.__dict__.get(_slot(module)), "__func__", None)
     return _bound.get(forward)
 
@@ -112,6 +114,13 @@ def find_bound(module: Any) -> Bound | None:
 def has_foreign_forward(module: Any) -> bool:
     """Say whether something else has replaced the forward of this very layer."""
     return _is_foreign(module, module.__dict__.get(_slot(module)))
+
+
+def has_forward_of_another(module: Any) -> bool:
+    """Say whether a layer runs the kernel with another one as ``self``, as after ``copy.copy``."""
+    forward = module.__dict__.get(_slot(module))
+    is_ours = getattr(forward, "__func__", None) in _bound
+    return is_ours and getattr(forward, "__self__", module) is not module
 
 
 def _replicate_for_data_parallel(self: Any) -> Any:
@@ -135,11 +144,11 @@ def _slot(module: Any) -> str:
 def _is_foreign(module: Any, forward: Any) -> bool:
     if forward is None:
         return False
-    if getattr(forward, "__self__", None) is not module:
-        return True
     kind: Any = type(module)
     function: Any = getattr(forward, "__func__", None)
-    return function not in _bound and function is not kind.forward
+    if function in _bound:
+        return False
+    return getattr(forward, "__self__", None) is not module or function is not kind.forward
 
 
 def _as_called(kernel: Forward, original: Forward) -> Forward:

@@ -32,6 +32,13 @@ def find_layer_faults(layer: object) -> tuple[str, ...]:
             f"{layer.__name__} has an __init__ of its own, so its forward relies on more than the "
             "layer that it is put into has",
         )
+    cls: Any = layer
+    code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+    if code is not None and "__class__" in code.co_freevars:
+        return (
+            f"the forward of {layer.__name__} calls super(), which it can in layers of its own "
+            "class alone",
+        )
     return ()
 
 

@@ -102,14 +102,24 @@ class Selection:
             return False
         shape = self._describe((call.args, call.kwargs))
         with self._lock:
-            timing = self.timings.get(shape)
-            if timing is None:
-                timing = self._file.settle(shape, lambda: self._measure(call))
-                self.timings[shape] = timing
-                self.compiled_choice = self._choose_for_graphs()
+            is_kernel = self._find_faster(shape, call)
             if len(self._choices) >= _MOST_SHAPES:
                 self._choices.clear()
-            self._choices[key] = timing.is_kernel_faster
+            self._choices[key] = is_kernel
+        return is_kernel
+
+    def _find_faster(self, shape: str, call: _Call) -> bool:
+        import torch
+
+        timing = self.timings.get(shape)
+        if timing is None:
+            try:
+                timing = self._file.settle(shape, lambda: self._measure(call))
+            except torch.OutOfMemoryError:
+                # There is room for one call, and not for copies beside it.
+                return False
+            self.timings[shape] = timing
+            self.compiled_choice = self._choose_for_graphs()
         return timing.is_kernel_faster
 
     def _describe(self, values: Any) -> str:

@@ -9,7 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kernels.layer import decision
-from kernels.layer.binding import Bound, find_bound, has_foreign_forward
+from kernels.layer.binding import (
+    Bound,
+    find_bound,
+    has_foreign_forward,
+    has_forward_of_another,
+)
 from kernels.layer.extensible import ExtensibleLayer, find_extensible_layers
 from kernels.layer.timings import Timing
 
@@ -153,7 +158,8 @@ def _describe(layer: ExtensibleLayer) -> LayerReport:
 
 def _runs(module: Any, bound: Bound | None) -> Runs:
     if bound is None:
-        return "other" if has_foreign_forward(module) else "original"
+        is_other = has_foreign_forward(module) or has_forward_of_another(module)
+        return "other" if is_other else "original"
     return "kernel" if bound.selection is None else "measured"
 
 
@@ -165,6 +171,8 @@ def _reason(module: Any, bound: Bound | None, kept: Mapping[str, str]) -> str:
         return "; ".join(limits)
     if has_foreign_forward(module):
         return "something else has replaced its forward"
+    if has_forward_of_another(module):
+        return "it runs the kernel for the layer that it is a shallow copy of: kernelize it again"
     if not kept:
         return "the model was not kernelized"
     if kept["runs"] == "kernel":

@@ -205,7 +205,26 @@ def test_layers_that_can_stand_for_none():
             super().__init__()
             self.factor = 2
 
+    class Derived(Kernel):
+        def forward(self, x):
+            return super().forward(x)
+
+    class Decorated(Kernel):
+        @torch.no_grad()
+        def forward(self, x):
+            return [super(Decorated, self).forward(each) for each in x]
+
+        def extra_repr(self):
+            return super().extra_repr()
+
+    class Named(Kernel):
+        def forward(self, x):
+            return Kernel.forward(self, x)
+
     assert "has an __init__ of its own" in find_layer_faults(Stateful)[0]
+    assert "Derived calls super()" in find_layer_faults(Derived)[0]
+    assert "Decorated calls super()" in find_layer_faults(Decorated)[0]
+    assert find_layer_faults(Named) == ()
     assert find_layer_faults(Kernel) == ()
     assert "expected a subclass of torch.nn.Module" in find_layer_faults(dict)[0]
     assert "expected a subclass of torch.nn.Module" in find_layer_faults("Kernel")[0]

@@ -57,6 +57,21 @@ def test_a_copy_runs_the_kernel_with_its_own_weights(write_kernel, x):
     assert runs(twin) == ["kernel"]
 
 
+def test_a_shallow_copy_is_told_and_can_be_mended(kernelized, x, calls):
+    layer = kernelized.layers[0]
+    twin = copy.copy(layer)
+    [found] = report(twin).layers
+    assert (found.runs, "shallow copy" in found.reason) == ("other", True)
+    unkernelize(twin)
+    assert (runs(twin), runs(layer)) == (["original"], ["kernel"])
+    twin(x)
+    assert calls == []
+    again = copy.copy(layer)
+    with use_kernel_mapping({}):
+        kernelize(again, mode=Mode.INFERENCE, device="cpu")
+    assert runs(again) == ["original"]
+
+
 @use_kernel_forward_from_hub("Scale")
 class Scaled(nn.Module):
     def __init__(self):

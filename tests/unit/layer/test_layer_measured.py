@@ -433,6 +433,21 @@ def test_a_checkpoint_sees_only_what_the_model_saves(kernelized):
     assert shapes(model) == {"float32 32x4 recorded": "kernel"}
 
 
+def test_without_room_for_copies_the_layer_runs_as_it_is(kernelized, monkeypatch):
+    tries = []
+
+    def copy_values(values):
+        tries.append(values)
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(measured, "copy_values", copy_values)
+    model = kernelized()
+    with torch.no_grad():
+        for _ in range(2):
+            model(torch.randn(16, 4))
+    assert (model[0].calls, len(tries), shapes(model)) == (2, 1, {})
+
+
 # What makes a class of its own -------------------------------------------------------------------
 
 

@@ -6,11 +6,18 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from kernel_builder.diagnose import CompileFailure, Toolkit, find_hint
+from kernel_builder.drafts import (
+    draft_of,
+    find_doubt,
+    put_op_id,
+    takes_draft,
+    uses_plainly,
+)
 from kernel_builder.environment import Environment
 from kernel_builder.errors import (
     BuilderError,
@@ -45,7 +52,7 @@ from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
 from kernel_builder.toolchain.meter import read_figures
 
-_STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+_STATUS = re.compile(r"\[(\d+)\] (.*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,12 +64,14 @@ class Artifact:
         files: what became of each file.
         twin: the same library with the names of its functions, where it is linked without them.
         warnings: what the compiler said of files that it compiled.
+        notes: what the author should know of how files are compiled.
     """
 
     library: Path
     files: tuple[FileReport, ...]
     twin: Path | None = None
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def compile_variant(
@@ -95,78 +104,208 @@ def compile_variant(
         CommandError: Ninja fails of itself.
     """
     stage = stage_sources(project, build, work)
-    cache = ObjectCache(settings.cache / "objects")
-    units = [
-        describe_unit(unit, number, build, environment, stage)
-        for number, unit in enumerate(build.units)
-    ]
-    found = [find_object(cache, unit.key, stage=stage) for unit in units]
-    objects = [str(kept or unit.built) for unit, kept in zip(units, found, strict=True)]
-    missing = [unit for unit, kept in zip(units, found, strict=True) if kept is None]
-    links = compose_links(build, environment, objects, work / "out")
-    library = next(iter(links))
-    recipe = write_recipe(missing, objects, links, meter=environment.meter)
-    (work / "build.ninja").write_text(recipe, encoding="utf-8")
-    ninja = find_ninja(settings)
-    finished = run_confined(
-        [
-            ninja,
-            "-f",
-            "../build.ninja",
-            "-j",
-            str(jobs or choose_jobs(_peak(build, missing))),
-            "-k",
-            "0",
-        ],
+    run = _Run(
+        project=project,
+        build=build,
+        environment=environment,
+        work=work,
+        stage=stage,
+        settings=settings,
         sandbox=sandbox,
-        view=_view(environment, ninja, cache, work, settings),
-        cwd=stage,
-        variables={**settings.variables, "NINJA_STATUS": "[%f/%t] "},
-        on_line=_status_reader(on_step),
-        check=False,
+        jobs=jobs,
+        on_step=on_step,
+        cache=ObjectCache(settings.cache / "objects"),
+        ninja=find_ninja(settings),
     )
-    foreign = _find_undeclared(missing, environment, stage, settings)
-    _store(cache, missing, foreign, stage)
-    if finished.code != 0:
-        raise _explain(project, work, links[library], missing, finished, cuda=environment.cuda)
-    if foreign:
-        raise UndeclaredInputError(build.op_id, foreign)
-    logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in missing}
+    made, notes = _make_objects(run)
+    compiled = [each.unit for each in made if each.compiled]
+    library, twin = _link(run, [str(each.path) for each in made], done=len(compiled))
+    logs = {unit.source: unit.log.read_text(errors="replace").strip() for unit in compiled}
     return Artifact(
         library=library,
-        files=tuple(_report(unit, unit in missing) for unit in units),
-        twin=next((path for path in links if path != library), None),
+        files=tuple(_report(each.unit, each.compiled) for each in made),
+        twin=twin,
         warnings=tuple(f"{source}:\n{said}" for source, said in logs.items() if said),
+        notes=notes,
     )
 
 
-def _store(
-    cache: ObjectCache, units: list[Unit], foreign: Mapping[str, tuple[str, ...]], stage: Path
-) -> None:
-    """Keep the objects that were made of nothing but inputs."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """One compilation of a variant, as :func:`compile_variant` is asked for it."""
+
+    project: Path
+    build: VariantBuild
+    environment: Environment
+    work: Path
+    stage: Path
+    settings: Settings
+    sandbox: Sandbox
+    jobs: int | None
+    on_step: Callable[[int, int, str], None] | None
+    cache: ObjectCache
+    ninja: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """An object.
+
+    Attributes:
+        unit: what it was compiled from, and how.
+        path: where it lies.
+        compiled: whether it was compiled now.
+        plain: whether all that was read uses the id of the ops in known ways.
+    """
+
+    unit: Unit
+    path: Path
+    compiled: bool
+    plain: bool
+
+
+def _make_objects(run: _Run) -> tuple[list[_Made], tuple[str, ...]]:
+    """Make every object, where it can be under a draft of the id, which the id then takes the place of.
+
+    Returns:
+        The objects, in order, and what the author should know of them.
+    """
+    build = run.build
+    drafted = replace(build, op_id=draft_of(build.op_id))
+    waiting = [
+        number
+        for number, unit in enumerate(build.units)
+        if takes_draft(unit, build.headers, run.environment, run.stage)
+    ]
+    made = _find_or_compile(
+        run,
+        {number: drafted if number in waiting else build for number in range(len(build.units))},
+    )
+    notes = []
+    again = {}
+    for number in waiting:
+        each = made[number]
+        content = each.path.read_bytes()
+        doubt = find_doubt(content, drafted.op_id) if each.plain else "a header mentions its name"
+        if doubt is None:
+            path = each.unit.built.with_suffix(".named.o")
+            path.write_bytes(put_op_id(content, build.op_id))
+            made[number] = replace(each, path=path)
+        else:
+            each.unit.built.unlink(missing_ok=True)
+            again[number] = build
+            notes.append(f"{each.unit.source} is compiled with every change of a file: {doubt}")
+    done = sum(each.compiled for each in made.values())
+    made |= _find_or_compile(run, again, done=done)
+    return [made[number] for number in sorted(made)], tuple(notes)
+
+
+def _find_or_compile(
+    run: _Run, names: Mapping[int, VariantBuild], *, done: int = 0
+) -> dict[int, _Made]:
+    """Find objects, or compile them.
+
+    Args:
+        run: the compilation.
+        names: for each object, by its place, the variant with the id that it is to hold.
+        done: how many were compiled before.
+
+    Raises:
+        BuilderError: files do not compile, or read what is no input.
+    """
+    stage, cache = run.stage, run.cache
+    units = {
+        number: describe_unit(run.build.units[number], number, named, run.environment, stage)
+        for number, named in names.items()
+    }
+    found = {number: find_object(cache, unit.key, stage=stage) for number, unit in units.items()}
+    missing = [units[number] for number, kept in found.items() if kept is None]
+    unplain: set[str] = set()
+    if missing:
+        recipe = write_recipe(missing, [], {}, meter=run.environment.meter)
+        links = len(_compose_links(run, []))
+        finished = _run_ninja(run, recipe, missing, done=done, total=done + len(missing) + links)
+        foreign = _find_undeclared(missing, run.environment, stage, run.settings)
+        unplain = _find_unplain(run, missing)
+        _store(cache, [unit for unit in missing if unit.source not in {*foreign, *unplain}], stage)
+        if finished.code != 0:
+            raise _describe_failure(run.project, missing, finished, run.environment.cuda)
+        if foreign:
+            raise UndeclaredInputError(run.build.op_id, foreign)
+    return {
+        number: _Made(
+            unit=unit,
+            path=found[number] or unit.built,
+            compiled=unit in missing,
+            plain=unit.source not in unplain,
+        )
+        for number, unit in units.items()
+    }
+
+
+def _find_unplain(run: _Run, units: list[Unit]) -> set[str]:
+    """Return the sources compiled under a draft whose headers do with the id what we cannot know."""
+    drafted = [unit for unit in units if unit.key.namespace != run.build.op_id]
+    return {
+        unit.source
+        for unit in drafted
+        if unit.built.is_file()
+        and not uses_plainly(_read_depfile(unit), stage=run.stage, own=run.stage.parent / "gen")
+    }
+
+
+def _run_ninja(run: _Run, recipe: str, units: list[Unit], *, done: int, total: int) -> Finished:
+    """Run what a recipe says.
+
+    Args:
+        run: the compilation.
+        recipe: what to do.
+        units: the files that it compiles.
+        done, total: how many steps of the compilation were done before, and are to be done in all.
+    """
+    (run.work / "build.ninja").write_text(recipe, encoding="utf-8")
+    jobs = run.jobs or choose_jobs(_peak(run.build, units))
+    return run_confined(
+        [run.ninja, "-f", "../build.ninja", "-j", str(jobs), "-k", "0"],
+        sandbox=run.sandbox,
+        view=_view(run.environment, run.ninja, run.cache, run.work, run.settings),
+        cwd=run.stage,
+        variables={**run.settings.variables, "NINJA_STATUS": "[%f] "},
+        on_line=_status_reader(run.on_step, done, total),
+        check=False,
+    )
+
+
+def _compose_links(run: _Run, objects: list[str]) -> dict[Path, tuple[str, ...]]:
+    return compose_links(run.build, run.environment, objects, run.work / "out")
+
+
+def _link(run: _Run, objects: list[str], *, done: int) -> tuple[Path, Path | None]:
+    """Link the library, and its twin where it has one.
+
+    Raises:
+        LinkError: the objects do not link.
+        CommandError: Ninja fails of itself.
+    """
+    links = _compose_links(run, objects)
+    library, *twins = links
+    recipe = write_recipe([], objects, links, meter=None)
+    finished = _run_ninja(run, recipe, [], done=done, total=done + len(links))
+    log = run.work / "log" / "link.log"
+    if finished.code != 0 and log.is_file():
+        said = log.read_text(errors="replace").rstrip()
+        raise LinkError(f"the objects do not link\n  {shlex.join(links[library])}\n{said}")
+    if finished.code != 0:
+        raise _describe_failure(run.project, [], finished, run.environment.cuda)
+    return library, next(iter(twins), None)
+
+
+def _store(cache: ObjectCache, units: list[Unit], stage: Path) -> None:
     for unit in units:
-        if unit.built.is_file() and unit.source not in foreign:
+        if unit.built.is_file():
             depfile = unit.built.with_suffix(".d")
             store_object(cache, unit.key, stage=stage, built=unit.built, depfile=depfile)
-    if units:
-        prune_objects(cache)
-
-
-def _explain(
-    project: Path,
-    work: Path,
-    link: tuple[str, ...],
-    units: list[Unit],
-    finished: Finished,
-    *,
-    cuda: CudaToolchain | None,
-) -> BuilderError:
-    """Say why Ninja failed: a file, or the link, which comes after all of them."""
-    log = work / "log" / "link.log"
-    if log.is_file():
-        said = log.read_text(errors="replace").rstrip()
-        return LinkError(f"the objects do not link\n  {shlex.join(link)}\n{said}")
-    return _describe_failure(project, units, finished, cuda)
+    prune_objects(cache)
 
 
 def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
@@ -206,12 +345,12 @@ def _peak(build: VariantBuild, units: list[Unit]) -> int:
 
 
 def _status_reader(
-    on_step: Callable[[int, int, str], None] | None,
+    on_step: Callable[[int, int, str], None] | None, done: int, total: int
 ) -> Callable[[str], None]:
     def read_status(line: str) -> None:
         match = _STATUS.fullmatch(line)
         if match is not None and on_step is not None:
-            on_step(int(match[1]), int(match[2]), match[3])
+            on_step(done + int(match[1]), total, match[2])
 
     return read_status
 
@@ -270,6 +409,12 @@ def _find_undeclared(
         if foreign:
             found[unit.source] = foreign
     return found
+
+
+def _read_depfile(unit: Unit) -> tuple[str, ...]:
+    """Return the files that the compiler read."""
+    text = unit.built.with_suffix(".d").read_text(encoding="utf-8", errors="surrogateescape")
+    return parse_depfile(text)
 
 
 def find_ninja(settings: Settings) -> Path:

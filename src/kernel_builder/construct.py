@@ -97,7 +97,11 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
         if artifact and environment and environment.cuda
         else (),
         warnings=(*(artifact.warnings if artifact else ()), *unproved),
-        notes=(sandbox.note, *_describe_left_out(job.build, environment)),
+        notes=(
+            sandbox.note,
+            *(artifact.notes if artifact else ()),
+            *_describe_left_out(job.build, environment),
+        ),
     )
 
 

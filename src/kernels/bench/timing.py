@@ -143,9 +143,7 @@ def time_in_turns(timer: Timer, calls: Mapping[str, Call], way: Way, *, rounds: 
 
     The order changes with every round: a chip is slower after heavy work.
     """
-    repeats = {
-        name: _repeats(timer.measure(call, way, MIN_REPEATS), way) for name, call in calls.items()
-    }
+    repeats = {name: _find_repeats(timer, call, way) for name, call in calls.items()}
     times: Times = {name: [] for name in calls}
     order = random.Random(0)
     for number in range(-1, rounds):
@@ -161,5 +159,7 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
 
 
-def _repeats(us: float, way: Way) -> int:
-    return max(MIN_REPEATS, min(MAX_REPEATS[way], int(SAMPLE_SECONDS * 1e6 / max(us, 1.0))))
+def _find_repeats(timer: Timer, call: Call, way: Way) -> int:
+    timer.measure(call, way, 1)  # the first call may load or compile what it needs
+    us = max(timer.measure(call, way, MIN_REPEATS), 1.0)
+    return max(MIN_REPEATS, min(MAX_REPEATS[way], int(SAMPLE_SECONDS * 1e6 / us)))

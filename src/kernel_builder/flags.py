@@ -110,7 +110,7 @@ def _device_standard(environment: Environment) -> str:
 def _known_flags(flags: Iterable[str], environment: Environment) -> tuple[str, ...]:
     """Leave out an author's flags that this nvcc does not know and that change nothing there."""
     return tuple(
-        word for words in _group_flags(flags) if _takes(environment, words) for word in words
+        word for words in group_flags(flags) if _takes(environment, words) for word in words
     )
 
 
@@ -120,7 +120,7 @@ def list_left_out(build: VariantBuild, environment: Environment) -> tuple[str, .
     left = [
         " ".join(words)
         for unit in units
-        for words in _group_flags(unit.backend_flags)
+        for words in group_flags(unit.backend_flags)
         if not _takes(environment, words)
     ]
     return tuple(dict.fromkeys(left))
@@ -130,7 +130,7 @@ def _takes(environment: Environment, words: tuple[str, ...]) -> bool:
     return environment.cuda is None or environment.cuda.takes(words[0])
 
 
-def _group_flags(flags: Iterable[str]) -> list[tuple[str, ...]]:
+def group_flags(flags: Iterable[str]) -> list[tuple[str, ...]]:
     """Put each flag together with the word after it that is its value."""
     groups: list[tuple[str, ...]] = []
     for flag in flags:

@@ -14,7 +14,6 @@ from kernel_builder.export.units import UnitFlags, shared_options, sort_flags
 from kernel_builder.flags import CXX20_SINCE
 from kernel_builder.sources import extension_directory
 from kernel_spec.backend import BackendKind
-from kernel_spec.version import MajorMinor
 
 _HERE = "${CMAKE_CURRENT_SOURCE_DIR}"
 
@@ -140,7 +139,7 @@ def _unit(
     words = [quote_option(option) for option in flags.options if option not in shared]
     if flags.device:
         words.append(f"${{{_archs_name(export, flags.unit.source)}}}")
-    words += [_author_option(flag, since) for flag, since in flags.author]
+    words += [_author_option(flag, name) for flag, name in flags.author]
     if words:
         lines += _call("set_property", f"SOURCE {source} PROPERTY COMPILE_OPTIONS", words)
     since = export.since(flags.unit)
@@ -162,13 +161,12 @@ def _option(flags: UnitFlags, option: str) -> str:
     return f'"$<{condition}:{quote_option(option)[1:-1]}>"'
 
 
-def _author_option(flag: str, since: MajorMinor | None) -> str:
-    """Write a flag of the author; what older toolkits do not know is not for them."""
+def _author_option(flag: str, name: str | None) -> str:
+    """Write a flag of the author; one that a build can do without is for an nvcc that knows it."""
     quoted = quote_option(flag)
-    if since is None:
+    if name is None:
         return quoted
-    condition = f"$<VERSION_GREATER_EQUAL:$<CUDA_COMPILER_VERSION>,{since}>"
-    return f'"$<{condition}:{quoted[1:-1]}>"'
+    return f'"$<$<BOOL:${{KERNEL_NVCC_{name}}}>:{quoted[1:-1]}>"'
 
 
 def _shared_include(units: Sequence[UnitFlags]) -> tuple[str, ...]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.environment import Environment
-from kernel_builder.flags import compile_flags
+from kernel_builder.flags import compile_flags, group_flags
 from kernel_builder.known import read_known
 from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
-from kernel_builder.toolchain.cuda import CudaToolchain
+from kernel_builder.toolchain.cuda import CudaToolchain, find_optional
 from kernel_builder.toolchain.link import LinkKit
 from kernel_builder.toolchain.torch import TorchInstall
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall
 from kernel_builder.units import CompileUnit, needs_device_compiler
 from kernel_spec.backend import BackendKind
-from kernel_spec.version import MajorMinor
 
 # Where things lie is only known where CMake runs; kernel.cmake adds these directories itself.
 _ELSEWHERE = Path("/elsewhere")
@@ -34,8 +33,8 @@ class UnitFlags:
         include: directories of the project, in order.
         options: flags of our own.
         gnu_options: those of them that only GCC understands, in order.
-        author: the flags of the author, which come last, each with the lowest CUDA toolkit that it
-            is for, or None.
+        author: the flags of the author, which come last, each with the name that nvcc's help has to
+            have for it, or None.
     """
 
     unit: CompileUnit
@@ -44,7 +43,7 @@ class UnitFlags:
     include: tuple[str, ...]
     options: tuple[str, ...]
     gnu_options: frozenset[str]
-    author: tuple[tuple[str, MajorMinor | None], ...]
+    author: tuple[tuple[str, str | None], ...]
 
 
 def sort_flags(unit: CompileUnit, build: VariantBuild, project: Path) -> UnitFlags:
@@ -89,23 +88,15 @@ def sort_flags(unit: CompileUnit, build: VariantBuild, project: Path) -> UnitFla
         include=tuple(include),
         options=tuple(options),
         gnu_options=frozenset(options) - other,
-        author=tuple((flag, _find_since(flag, plain, build, project)) for flag in author),
+        author=tuple(_name_optional(author, device=needs_device_compiler(unit))),
     )
 
 
-def _find_since(
-    flag: str, unit: CompileUnit, build: VariantBuild, project: Path
-) -> MajorMinor | None:
-    """Return the lowest toolkit for which the build hands a flag of the author on; None: all."""
-    if not needs_device_compiler(unit):
-        return None
-    versions = [since for since, _ in read_known().cuda_archs]
-    having = [
-        version
-        for version in versions
-        if flag in compile_flags(unit, build, _environment(build, Family.GCC, version), project)
-    ]
-    return min(having) if len(having) < len(versions) else None
+def _name_optional(flags: tuple[str, ...], *, device: bool) -> Iterator[tuple[str, str | None]]:
+    """Yield each flag with its name where nvcc can do without it; a word that is its value has the same."""
+    for words in group_flags(flags):
+        name = find_optional(words[0]) if device else None
+        yield from ((word, name) for word in words)
 
 
 def _author(unit: CompileUnit) -> tuple[str, ...]:
@@ -141,16 +132,14 @@ def shared_options(flags: Iterable[UnitFlags]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in listed[0].options if each in common))
 
 
-def _environment(
-    build: VariantBuild, family: Family, toolkit: MajorMinor | None = None
-) -> Environment:
+def _environment(build: VariantBuild, family: Family) -> Environment:
     """Return a place to build that is nowhere: only its shape enters the flags."""
     torch = None
     if build.torch is not None:
         torch = TorchInstall(root=_ELSEWHERE / "torch", build=build.torch)
     cuda = CudaToolchain(
         root=_ELSEWHERE / "cuda",
-        version=toolkit or read_known().cuda_archs[0][0],
+        version=read_known().cuda_archs[0][0],
         nvcc=_ELSEWHERE / "nvcc",
         include=_ELSEWHERE / "cuda" / "include",
         cudart=_ELSEWHERE / "cudart",

@@ -61,8 +61,14 @@ class CudaToolchain:
 
     def takes(self, flag: str) -> bool:
         """Say whether the compiler takes a flag, of those that a build can do without; any other: yes."""
-        name = flag.lstrip("-").partition("=")[0]
-        return self.options is None or name not in read_optional_flags() or name in self.options
+        name = find_optional(flag)
+        return self.options is None or name is None or name in self.options
+
+
+def find_optional(flag: str) -> str | None:
+    """Return the name of a flag of nvcc that a build can do without; None: another one."""
+    name = flag.lstrip("-").partition("=")[0]
+    return name if name in read_optional_flags() else None
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kernel_builder.export.cmake import format_cmake
 from kernel_builder.export.quote import quote_cmake, quote_option, quote_path
 from kernel_builder.export.units import sort_flags
 from kernel_builder.sources import read_sources
+from kernel_builder.toolchain.cuda import read_optional_flags
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
@@ -88,6 +90,25 @@ def test_includes_of_one_component_are_not_those_of_another() -> None:
             f"set_property(SOURCE csrc/{name}/{name}_step.cu PROPERTY INCLUDE_DIRECTORIES\n"
             f'    "${{CMAKE_CURRENT_SOURCE_DIR}}/csrc/{name}")'
         ) in part
+
+
+def test_flags_that_change_nothing_are_for_an_nvcc_that_knows_them(project: Path) -> None:
+    file = project / "build.toml"
+    flags = '["-lineinfo", "--compress-mode=size", "-split-compile", "2"]'
+    file.write_text(f"{file.read_text()}cuda-flags = {flags}\n")
+    part = section(export(project)[0], "cuda")
+    assert (
+        """
+    "-lineinfo"
+    "$<$<BOOL:${KERNEL_NVCC_compress-mode}>:--compress-mode=size>"
+    "$<$<BOOL:${KERNEL_NVCC_split-compile}>:-split-compile>"
+    "$<$<BOOL:${KERNEL_NVCC_split-compile}>:2>")"""
+        in part
+    )
+    macros = files("kernel_builder") / "templates" / "export" / "kernel.cmake"
+    asked = re.search(r"ITEMS (compress-mode[^)]*)\)", macros.read_text("utf-8"))
+    assert asked is not None
+    assert set(asked[1].split()) == read_optional_flags()
 
 
 def test_the_bounds_of_torch_and_cuda_are_asked_for(project: Path) -> None:

@@ -78,6 +78,14 @@ if(KERNEL_CHOSEN STREQUAL "cuda" AND "cuda" IN_LIST KERNEL_COMPILED)
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
     set(KERNEL_CUDA_STANDARD 17)
   endif()
+  # Flags that change no result are for an nvcc that knows them.
+  execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE kernel_help)
+  foreach(name IN ITEMS compress-mode frandom-seed split-compile static-global-template-stub)
+    string(REGEX MATCH "\n--${name}[ \n]" KERNEL_NVCC_${name} "${kernel_help}")
+    if(KERNEL_NVCC_${name})
+      set(KERNEL_NVCC_${name} TRUE)
+    endif()
+  endforeach()
   string(REGEX MATCH "^[0-9]+" KERNEL_CUDA_MAJOR "${CMAKE_CUDA_COMPILER_VERSION}")
   if(KERNEL_HERE_cuda AND NOT KERNEL_HERE_cuda MATCHES "^${KERNEL_CUDA_MAJOR}[.]")
     message(FATAL_ERROR "the torch here is for CUDA ${KERNEL_HERE_cuda}, and "
@@ -208,8 +216,13 @@ function(kernel_library op_id)
     "LINKER:-z,noexecstack" "LINKER:-z,relro" "LINKER:--version-script=exports.map"
     "$<$<CONFIG:Release>:LINKER:--strip-debug>")
   if(KERNEL_CHOSEN STREQUAL "cuda")
+    # Where nvcc looks; else beside it, as installers and Debian lay a toolkit out.
+    get_filename_component(root "${CMAKE_CUDA_COMPILER}" DIRECTORY)
+    get_filename_component(root "${root}" DIRECTORY)
     find_file(kernel_cudart libcudart.so.${KERNEL_CUDA_MAJOR} REQUIRED NO_CACHE
-      HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} NO_DEFAULT_PATH)
+      HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} "${root}/lib64" "${root}/lib"
+        "${root}/targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib" "${root}/lib/${CMAKE_LIBRARY_ARCHITECTURE}"
+      NO_DEFAULT_PATH)
     target_link_libraries(${op_id} PRIVATE "${kernel_cudart}")
     # Where torch has no GPU code the library can still be loaded and its ops looked at.
     target_link_options(${op_id} PRIVATE "LINKER:-z,lazy")

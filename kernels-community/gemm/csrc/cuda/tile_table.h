@@ -10,9 +10,11 @@
 
 namespace gemm::cuda {
 
-// What a tile takes, in microseconds: a step of K of the tiles that run at once, the rest of a
-// tile, the rest of a launch. Fitted to the times of 24 shapes on an H200 (docs/kernels/gemm.md).
+// What a tile takes, in microseconds: a step of K where few tiles run, and where as many run as fit;
+// the rest of a tile; the rest of a launch. Fitted to the times of 110 shapes on an H200
+// (docs/kernels/gemm.md).
 struct Cost {
+  double step_alone;
   double step;
   double end;
   double launch;
@@ -80,25 +82,24 @@ using Compiled = TileList<
     Tile<2, 1, 128, Share::kNothing, 1, 2, 1>>;
 
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
-    {0.469, 0.46, 2.3},
-    {0.875, 1.26, 3.0},
-    {0.603, 0.86, 2.5},
-    {0.525, 0.83, 2.2},
-    {0.499, 0.88, 2.1},
-    {0.378, 0.93, 0.0},
-    {0.693, 5.12, 0.0},
-    {0.500, 0.77, 1.0},
-    {0.613, 2.18, 1.8},
-    {0.875, 2.55, 0.8},
-    {0.392, 0.25, 1.7},
-    {0.272, 2.26, 3.9},
-    {0.255, 0.14, 5.2},
-    {0.469, 2.2, 1.8},
+    {0.356, 0.430, 0.71, 1.8},
+    {0.600, 0.850, 1.52, 2.6},
+    {0.421, 0.581, 1.09, 1.8},
+    {0.388, 0.506, 0.99, 1.8},
+    {0.372, 0.476, 1.04, 1.6},
+    {0.294, 0.341, 0.72, 2.3},
+    {0.516, 0.664, 4.92, 0.0},
+    {0.301, 0.418, 0.87, 1.4},
+    {0.314, 0.534, 1.73, 1.4},
+    {0.342, 0.617, 1.34, 1.6},
+    {0.193, 0.343, 0.77, 1.4},
+    {0.201, 0.499, 0.77, 2.0},
+    {0.235, 0.609, 0.80, 1.3},
+    {0.393, 0.461, 4.27, 0.0},
 }});
 
-constexpr double kCacheBytesPerMicrosecond = 9.0e6;
-constexpr double kStepAlone = 0.67;  // of a step's time, where nothing runs beside it
-constexpr double kTailStart = 1.0;   // microseconds until the second launch of a plan is under way
+constexpr double kCacheBytesPerMicrosecond = 10.0e6;
+constexpr double kTailStart = 1.0;  // microseconds until the second launch of a plan is under way
 
 struct Sizes {
   int64_t m;
@@ -122,20 +123,33 @@ constexpr int64_t count_loaded_rows(int tile_rows, int64_t m) {
   return std::min<int64_t>(tile_rows, (m + 7) / 8 * 8);
 }
 
+// How many processors the clusters of a tile reach with a block each: of four, they leave some out.
+constexpr int64_t count_reached(const TileFacts& tile, int processors) {
+  return tile.cluster() > 2 ? processors * 10 / 11 : processors;
+}
+
 constexpr double estimate(const TileFacts& tile, const Sizes& sizes, int processors) {
   const int64_t blocks = static_cast<int64_t>(count_m_units(tile, sizes.m)) *
                          count_n_units(tile, sizes.n) * tile.cluster();
-  const int64_t places = static_cast<int64_t>(processors) * tile.blocks_per_sm;
-  const int64_t rounds = ceil_divide(blocks, places);
+  const int64_t reached = count_reached(tile, processors);
+  const int64_t rounds = ceil_divide(blocks, reached * tile.blocks_per_sm);
+  // Blocks on the fullest processor, and how full it is; where it holds one, how full all are.
+  const int64_t together =
+      std::min<int64_t>(tile.blocks_per_sm, ceil_divide(blocks, reached));
+  const double full = rounds > 1 ? 1.0
+                      : tile.blocks_per_sm > 1
+                          ? static_cast<double>(together - 1) / (tile.blocks_per_sm - 1)
+                          : static_cast<double>(blocks) / static_cast<double>(processors);
   const int64_t steps = ceil_divide(sizes.k_blocks, tile.splits);
-  const double load =
-      rounds > 1 ? 1.0
-                 : kStepAlone + (1.0 - kStepAlone) * static_cast<double>(blocks) /
-                                    static_cast<double>(places);
-  const double bytes = static_cast<double>(blocks * steps * kBlockK) *
-                       static_cast<double>(count_loaded_rows(tile.rows, sizes.m) + tile.columns);
-  const double tile_time = static_cast<double>(steps) * tile.cost.step * load + tile.cost.end;
-  const double computing = static_cast<double>(rounds) * tile_time;
+  const double loaded =
+      static_cast<double>(count_loaded_rows(tile.rows, sizes.m) + tile.columns);
+  const double step = tile.cost.step_alone * (1.0 - full) +
+                      tile.cost.step * full * loaded / (tile.rows + tile.columns);
+  // The parts of K are summed through the network of the cluster, which blocks have in common.
+  const double end = tile.cost.end * (tile.splits > 1 ? static_cast<double>(together) : 1.0);
+  const double computing =
+      static_cast<double>(rounds) * (static_cast<double>(steps) * step + end);
+  const double bytes = static_cast<double>(blocks * steps * kBlockK) * loaded;
   return tile.cost.launch + std::max(computing, bytes / kCacheBytesPerMicrosecond);
 }
 

@@ -1,7 +1,8 @@
 """What ``kernels benchmark`` times: every function against eager torch and torch.compile.
 
 The shapes are those of models: one token's worth up to a long batch. torch allocates its result in
-every call, as models do; the kernel writes into one tensor.
+every call, as models do; the kernel writes into one tensor. Where there is a backward, layers are timed, ours
+beside those of torch in whose place they are put.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from types import ModuleType
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from kernels.bench import Case
 
@@ -20,6 +22,7 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 # |found - exact| / (1 + |exact|): half the rounding of the dtype, and 10^-6 for float32.
 TOLERANCES = {torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
 GPU_UNARY = [(16384, 8192), (4096, 4096), (1024, 4096), (256, 4096), (4, 4)]
+GPU_TRAINED = [(16384, 8192), (4096, 4096), (256, 4096)]
 GPU_GATED = [(16384, 16384), (4096, 22016), (256, 8192), (1, 22016)]
 CPU_UNARY = [(1024, 4096), (16, 4096)]
 CPU_GATED = [(512, 8192), (8, 8192)]
@@ -41,6 +44,8 @@ EAGER: dict[str, Function] = {
     "gelu_tanh_and_mul": lambda x: F.gelu(halves(x)[0], approximate="tanh") * halves(x)[1],
     "fatrelu_and_mul": lambda x: F.threshold(halves(x)[0], 0.0, 0.0) * halves(x)[1],
 }
+LAYERS = {"gelu": "Gelu", "gelu_fast": "FastGELU", "silu": "Silu", "silu_and_mul": "SiluAndMul"}
+LAYERS_OF_TORCH = {"gelu": nn.GELU(), "gelu_fast": nn.GELU("tanh"), "silu": nn.SiLU()}
 
 
 def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
@@ -56,9 +61,9 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
                 if on_gpu and dtype != torch.float16 and shape != shapes[0]:
                     continue
                 yield forward(kernel, op, shape=shape, dtype=dtype, device=device)
-    for op in ("gelu", "gelu_fast", "silu", "silu_and_mul"):
-        shape = (4096, 4096) if on_gpu else (256, 4096)
-        yield backward(kernel, op, shape=shape, dtype=torch.float16, device=device)
+    for op in LAYERS:
+        for shape in GPU_TRAINED if on_gpu else [(256, 4096)]:
+            yield backward(kernel, op, shape=shape, dtype=torch.float16, device=device)
 
 
 def forward(
@@ -105,10 +110,9 @@ def backward(
 ) -> Case:
     """Forward and backward together, through the layer, as training does."""
     torch.manual_seed(0)
-    eager = EAGER[op]
+    eager = LAYERS_OF_TORCH.get(op, EAGER[op])
     x = torch.randn(shape, device=device).to(dtype).requires_grad_()
-    layers = {"gelu": "Gelu", "gelu_fast": "FastGELU", "silu": "Silu", "silu_and_mul": "SiluAndMul"}
-    layer = getattr(kernel.layers, layers[op])()
+    layer = getattr(kernel.layers, LAYERS[op])()
     width = shape[1] // 2 if "_and_" in op else shape[1]
     dy = torch.randn(shape[0], width, device=device).to(dtype)
     reference = getattr(kernel.reference, op)

@@ -17,4 +17,8 @@ constexpr int kActivationCount = 5;
 // Which half of the input's last dimension goes through the activation in a gated op.
 enum class Gate { kFirstHalf, kSecondHalf };
 
+// The type of the elements of a call, the same in all its tensors.
+enum class Element : int { kFloat, kBFloat16, kHalf };
+constexpr int kElementCount = 3;
+
 }  // namespace activation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 
 import pytest
@@ -30,6 +31,15 @@ def forget_compiled_graphs() -> None:
     torch._dynamo.reset()
 
 
+@pytest.fixture(params=["by torch", "by the kernel"])
+def recorded(
+    request: pytest.FixtureRequest, activation: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways in which an element-wise call is recorded, whatever its size."""
+    recording = importlib.import_module(f"{activation.__name__}._autograd")
+    monkeypatch.setattr(recording, "torch_records", lambda x: request.param == "by torch")
+
+
 def gradient(function, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     leaf = x.detach().requires_grad_()
     (found,) = torch.autograd.grad(function(leaf), leaf, dy)
@@ -43,6 +53,7 @@ def inputs(op: str, dtype: torch.dtype, rows: int = 65) -> tuple[torch.Tensor, t
     return x, torch.randn(rows, 70 if "_and_" in op else 140).to(dtype)
 
 
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize(("layer", "op"), LAYERS.items())
 def test_a_layer_has_the_gradient_of_its_formula(
@@ -66,6 +77,7 @@ def test_the_plain_formulas_are_exact(activation: ModuleType, op: str) -> None:
     torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("op", ["gelu", "gelu_tanh", "gelu_quick", "silu"])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 def test_slopes_far_out_are_those_of_the_limits(
@@ -107,6 +119,7 @@ def test_fatrelu_uses_its_threshold(activation: ModuleType) -> None:
     assert gradient(layer, x, torch.ones(1, 2)).tolist() == [[0.0, 3.0, 0.0, x[0, 1].item()]]
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_gradient_flows_through_out(activation: ModuleType) -> None:
     x, dy = inputs("silu", torch.float32)
 
@@ -173,6 +186,30 @@ def test_inference_mode(activation: ModuleType) -> None:
     assert torch.equal(x, out)
 
 
+def test_small_calls_are_recorded_by_torch_where_it_has_the_op(
+    activation: ModuleType, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def node(layer: str, dtype: torch.dtype, count: int = 8) -> str:
+        x = torch.randn(count).to(dtype).requires_grad_()
+        return getattr(activation.layers, layer)()(x).grad_fn.name()
+
+    recording = importlib.import_module(f"{activation.__name__}._autograd")
+    monkeypatch.setattr(recording, "MOST_RECORDED_BY_TORCH", 8)
+    kernel = "RecorderBackward"
+    assert node("Silu", torch.bfloat16) == "SiluBackward0"
+    assert node("Gelu", torch.float32) == "GeluBackward0"
+    assert node("FastGELU", torch.float16) == "GeluBackward0"
+    # There is no kernel for the gradient on a CPU.
+    assert node("Silu", torch.bfloat16, 9) == (kernel if device == "cuda" else "SiluBackward0")
+    # torch's has NaN for the slopes of the largest values of these.
+    assert node("GeluTanh", torch.bfloat16) == kernel
+    assert node("NewGELU", torch.float32) == kernel
+    assert node("QuickGELU", torch.float16) == kernel
+    assert node("SiluAndMul", torch.float16) == kernel
+    with pytest.raises(ValueError, match=r"silu: input must be float32.*found torch.float64"):
+        node("Silu", torch.float64)
+
+
 def test_nothing_is_recorded_without_need(activation: ModuleType) -> None:
     x = torch.randn(4, 8)
     layer = activation.layers.Silu()
@@ -182,6 +219,7 @@ def test_nothing_is_recorded_without_need(activation: ModuleType) -> None:
     assert layer(x).requires_grad
 
 
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("op", ["gelu", "gelu_tanh", "gelu_quick", "silu", "silu_and_mul"])
 def test_there_is_a_second_derivative(activation: ModuleType, op: str) -> None:
     layers = {name: layer for layer, name in LAYERS.items()}

@@ -45,7 +45,8 @@ def test_tensors_that_begin_between_vectors(
     assert (room[out_offset + 3001 :] == 7).all()
 
 
-@pytest.mark.parametrize("rows", [100, 1000, 5000, 20000])
+# A thread an element, a pack in small blocks, in large ones, two packs, a pack again.
+@pytest.mark.parametrize("rows", [20, 100, 2000, 7000, 20000])
 def test_sizes_on_both_sides_of_each_way_to_launch(activation: ModuleType, rows: int) -> None:
     x = filled((rows, 2 * 520), torch.float16)
     out = x.new_full((rows, 520), 7.0)

@@ -5,8 +5,9 @@
 
 #include "registration.h"
 
-using activation::Activation;
-using activation::Gate;
+using enum activation::Activation;
+constexpr auto kFirst = activation::Gate::kFirstHalf;
+constexpr auto kSecond = activation::Gate::kSecondHalf;
 
 STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def("gelu(Tensor! out, Tensor input) -> ()");
@@ -56,88 +57,54 @@ STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CompositeExplicitAutograd
   ops.impl("_cpu_isa", TORCH_BOX(&activation::cpu_isa));
 }
 
+// What every backend has.
+#define IMPLEMENT_FORWARD(backend)                                                                  \
+  ops.impl("gelu", TORCH_BOX((&unary<backend::run_unary, kGelu>)));                                  \
+  ops.impl("gelu_fast", TORCH_BOX((&unary<backend::run_unary, kGeluTanh>)));                         \
+  ops.impl("gelu_new", TORCH_BOX((&unary<backend::run_unary, kGeluTanh>)));                          \
+  ops.impl("gelu_quick", TORCH_BOX((&unary<backend::run_unary, kGeluQuick>)));                       \
+  ops.impl("gelu_tanh", TORCH_BOX((&unary<backend::run_unary, kGeluTanh>)));                         \
+  ops.impl("silu", TORCH_BOX((&unary<backend::run_unary, kSilu>)));                                  \
+                                                                                                     \
+  ops.impl("silu_and_mul", TORCH_BOX((&gated<backend::run_gated, kSilu, kFirst>)));                  \
+  ops.impl("mul_and_silu", TORCH_BOX((&gated<backend::run_gated, kSilu, kSecond>)));                 \
+  ops.impl("gelu_and_mul", TORCH_BOX((&gated<backend::run_gated, kGelu, kFirst>)));                  \
+  ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated<backend::run_gated, kGeluTanh, kFirst>)));         \
+  ops.impl("fatrelu_and_mul", TORCH_BOX((&fatrelu_and_mul<backend::run_gated>)));                    \
+                                                                                                     \
+  ops.impl("gelu_value", TORCH_BOX((&unary_value<backend::run_unary, kGelu>)));                      \
+  ops.impl("gelu_quick_value", TORCH_BOX((&unary_value<backend::run_unary, kGeluQuick>)));           \
+  ops.impl("gelu_tanh_value", TORCH_BOX((&unary_value<backend::run_unary, kGeluTanh>)));             \
+  ops.impl("silu_value", TORCH_BOX((&unary_value<backend::run_unary, kSilu>)));                      \
+                                                                                                     \
+  ops.impl("silu_and_mul_value", TORCH_BOX((&gated_value<backend::run_gated, kSilu, kFirst>)));      \
+  ops.impl("mul_and_silu_value", TORCH_BOX((&gated_value<backend::run_gated, kSilu, kSecond>)));     \
+  ops.impl("gelu_and_mul_value", TORCH_BOX((&gated_value<backend::run_gated, kGelu, kFirst>)));      \
+  ops.impl(                                                                                          \
+      "gelu_tanh_and_mul_value",                                                                     \
+      TORCH_BOX((&gated_value<backend::run_gated, kGeluTanh, kFirst>)));                             \
+  ops.impl("fatrelu_and_mul_value", TORCH_BOX((&fatrelu_and_mul_value<backend::run_gated>)))
+
 STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
   using namespace activation;
-  ops.impl("gelu", TORCH_BOX(&unary_cpu<Activation::kGelu>));
-  ops.impl("gelu_fast", TORCH_BOX(&unary_cpu<Activation::kGeluTanh>));
-  ops.impl("gelu_new", TORCH_BOX(&unary_cpu<Activation::kGeluTanh>));
-  ops.impl("gelu_quick", TORCH_BOX(&unary_cpu<Activation::kGeluQuick>));
-  ops.impl("gelu_tanh", TORCH_BOX(&unary_cpu<Activation::kGeluTanh>));
-  ops.impl("silu", TORCH_BOX(&unary_cpu<Activation::kSilu>));
-
-  ops.impl("silu_and_mul", TORCH_BOX((&gated_cpu<Activation::kSilu, Gate::kFirstHalf>)));
-  ops.impl("mul_and_silu", TORCH_BOX((&gated_cpu<Activation::kSilu, Gate::kSecondHalf>)));
-  ops.impl("gelu_and_mul", TORCH_BOX((&gated_cpu<Activation::kGelu, Gate::kFirstHalf>)));
-  ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cpu<Activation::kGeluTanh, Gate::kFirstHalf>)));
-  ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cpu));
-
-  ops.impl("gelu_value", TORCH_BOX(&unary_value_cpu<Activation::kGelu>));
-  ops.impl("gelu_quick_value", TORCH_BOX(&unary_value_cpu<Activation::kGeluQuick>));
-  ops.impl("gelu_tanh_value", TORCH_BOX(&unary_value_cpu<Activation::kGeluTanh>));
-  ops.impl("silu_value", TORCH_BOX(&unary_value_cpu<Activation::kSilu>));
-
-  ops.impl(
-      "silu_and_mul_value", TORCH_BOX((&gated_value_cpu<Activation::kSilu, Gate::kFirstHalf>)));
-  ops.impl(
-      "mul_and_silu_value", TORCH_BOX((&gated_value_cpu<Activation::kSilu, Gate::kSecondHalf>)));
-  ops.impl(
-      "gelu_and_mul_value", TORCH_BOX((&gated_value_cpu<Activation::kGelu, Gate::kFirstHalf>)));
-  ops.impl(
-      "gelu_tanh_and_mul_value",
-      TORCH_BOX((&gated_value_cpu<Activation::kGeluTanh, Gate::kFirstHalf>)));
-  ops.impl("fatrelu_and_mul_value", TORCH_BOX(&fatrelu_and_mul_value_cpu));
+  IMPLEMENT_FORWARD(cpu);
 }
 
 #if defined(CUDA_KERNEL)
 STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
   using namespace activation;
-  ops.impl("gelu", TORCH_BOX(&unary_cuda<Activation::kGelu>));
-  ops.impl("gelu_fast", TORCH_BOX(&unary_cuda<Activation::kGeluTanh>));
-  ops.impl("gelu_new", TORCH_BOX(&unary_cuda<Activation::kGeluTanh>));
-  ops.impl("gelu_quick", TORCH_BOX(&unary_cuda<Activation::kGeluQuick>));
-  ops.impl("gelu_tanh", TORCH_BOX(&unary_cuda<Activation::kGeluTanh>));
-  ops.impl("silu", TORCH_BOX(&unary_cuda<Activation::kSilu>));
+  IMPLEMENT_FORWARD(cuda);
 
-  ops.impl("silu_and_mul", TORCH_BOX((&gated_cuda<Activation::kSilu, Gate::kFirstHalf>)));
-  ops.impl("mul_and_silu", TORCH_BOX((&gated_cuda<Activation::kSilu, Gate::kSecondHalf>)));
-  ops.impl("gelu_and_mul", TORCH_BOX((&gated_cuda<Activation::kGelu, Gate::kFirstHalf>)));
-  ops.impl("gelu_tanh_and_mul", TORCH_BOX((&gated_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
-  ops.impl("fatrelu_and_mul", TORCH_BOX(&fatrelu_and_mul_cuda));
+  ops.impl("gelu_backward", TORCH_BOX(&unary_backward<kGelu>));
+  ops.impl("gelu_quick_backward", TORCH_BOX(&unary_backward<kGeluQuick>));
+  ops.impl("gelu_tanh_backward", TORCH_BOX(&unary_backward<kGeluTanh>));
+  ops.impl("silu_backward", TORCH_BOX(&unary_backward<kSilu>));
 
-  ops.impl("gelu_value", TORCH_BOX(&unary_value_cuda<Activation::kGelu>));
-  ops.impl("gelu_quick_value", TORCH_BOX(&unary_value_cuda<Activation::kGeluQuick>));
-  ops.impl("gelu_tanh_value", TORCH_BOX(&unary_value_cuda<Activation::kGeluTanh>));
-  ops.impl("silu_value", TORCH_BOX(&unary_value_cuda<Activation::kSilu>));
-
-  ops.impl(
-      "silu_and_mul_value", TORCH_BOX((&gated_value_cuda<Activation::kSilu, Gate::kFirstHalf>)));
-  ops.impl(
-      "mul_and_silu_value", TORCH_BOX((&gated_value_cuda<Activation::kSilu, Gate::kSecondHalf>)));
-  ops.impl(
-      "gelu_and_mul_value", TORCH_BOX((&gated_value_cuda<Activation::kGelu, Gate::kFirstHalf>)));
-  ops.impl(
-      "gelu_tanh_and_mul_value",
-      TORCH_BOX((&gated_value_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
-  ops.impl("fatrelu_and_mul_value", TORCH_BOX(&fatrelu_and_mul_value_cuda));
-
-  ops.impl("gelu_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGelu>));
-  ops.impl("gelu_quick_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGeluQuick>));
-  ops.impl("gelu_tanh_backward", TORCH_BOX(&unary_backward_cuda<Activation::kGeluTanh>));
-  ops.impl("silu_backward", TORCH_BOX(&unary_backward_cuda<Activation::kSilu>));
-
-  ops.impl(
-      "silu_and_mul_backward",
-      TORCH_BOX((&gated_backward_cuda<Activation::kSilu, Gate::kFirstHalf>)));
-  ops.impl(
-      "mul_and_silu_backward",
-      TORCH_BOX((&gated_backward_cuda<Activation::kSilu, Gate::kSecondHalf>)));
-  ops.impl(
-      "gelu_and_mul_backward",
-      TORCH_BOX((&gated_backward_cuda<Activation::kGelu, Gate::kFirstHalf>)));
-  ops.impl(
-      "gelu_tanh_and_mul_backward",
-      TORCH_BOX((&gated_backward_cuda<Activation::kGeluTanh, Gate::kFirstHalf>)));
-  ops.impl("fatrelu_and_mul_backward", TORCH_BOX(&fatrelu_and_mul_backward_cuda));
+  ops.impl("silu_and_mul_backward", TORCH_BOX((&gated_backward<kSilu, kFirst>)));
+  ops.impl("mul_and_silu_backward", TORCH_BOX((&gated_backward<kSilu, kSecond>)));
+  ops.impl("gelu_and_mul_backward", TORCH_BOX((&gated_backward<kGelu, kFirst>)));
+  ops.impl("gelu_tanh_and_mul_backward", TORCH_BOX((&gated_backward<kGeluTanh, kFirst>)));
+  ops.impl("fatrelu_and_mul_backward", TORCH_BOX(&fatrelu_and_mul_backward));
 }
 #endif
 

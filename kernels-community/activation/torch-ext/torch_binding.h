@@ -1,4 +1,5 @@
-// The functions behind the ops: thin adapters from an op's signature to a backend's entry points.
+// The functions behind the ops: thin adapters from an op's signature to a backend's `run`, which carries
+// out a plan.
 #pragma once
 
 #include <string>
@@ -14,91 +15,64 @@
 
 namespace activation {
 
-using torch::stable::Tensor;
-
-template <Activation kind>
-void unary_cpu(Tensor& out, const Tensor& input) {
-  cpu::apply_unary(kind, out, input);
+template <auto run, Activation kind>
+void unary(Tensor& out, const Tensor& input) {
+  const LaunchPlan plan = plan_launch(out, input, Form::kUnary);
+  run(kind, plan);
+  finish_launch(plan, out);
 }
 
-template <Activation kind, Gate gate>
-void gated_cpu(Tensor& out, const Tensor& input) {
-  cpu::apply_gated(kind, gate, out, input);
+template <auto run, Activation kind, Gate gate>
+void gated(Tensor& out, const Tensor& input) {
+  const LaunchPlan plan = plan_launch(out, input, Form::kGated);
+  run(kind, gate, plan, 0.0);
+  finish_launch(plan, out);
 }
 
-inline void fatrelu_and_mul_cpu(Tensor& out, const Tensor& input, double threshold) {
-  cpu::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
+template <auto run>
+void fatrelu_and_mul(Tensor& out, const Tensor& input, double threshold) {
+  const LaunchPlan plan = plan_launch(out, input, Form::kGated);
+  run(Activation::kFatrelu, Gate::kFirstHalf, plan, threshold);
+  finish_launch(plan, out);
 }
 
 // The same into a new tensor.
-template <Activation kind>
-Tensor unary_value_cpu(const Tensor& input) {
-  Tensor out = make_result(input, Form::kUnary);
-  cpu::apply_unary(kind, out, input);
-  return out;
+template <auto run, Activation kind>
+Tensor unary_value(const Tensor& input) {
+  Planned planned = plan_unary_value(input);
+  run(kind, planned.plan);
+  finish_launch(planned.plan, planned.result);
+  return planned.result;
 }
 
-template <Activation kind, Gate gate>
-Tensor gated_value_cpu(const Tensor& input) {
-  Tensor out = make_result(input, Form::kGated);
-  cpu::apply_gated(kind, gate, out, input);
-  return out;
+template <auto run, Activation kind, Gate gate>
+Tensor gated_value(const Tensor& input) {
+  const Planned planned = plan_gated_value(input);
+  run(kind, gate, planned.plan, 0.0);
+  return planned.result;
 }
 
-inline Tensor fatrelu_and_mul_value_cpu(const Tensor& input, double threshold) {
-  Tensor out = make_result(input, Form::kGated);
-  cpu::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
-  return out;
+template <auto run>
+Tensor fatrelu_and_mul_value(const Tensor& input, double threshold) {
+  const Planned planned = plan_gated_value(input);
+  run(Activation::kFatrelu, Gate::kFirstHalf, planned.plan, threshold);
+  return planned.result;
 }
 
 inline std::string cpu_isa() { return cpu::isa(); }
 
 #if defined(CUDA_KERNEL)
 template <Activation kind>
-void unary_cuda(Tensor& out, const Tensor& input) {
-  cuda::apply_unary(kind, out, input);
-}
-
-template <Activation kind, Gate gate>
-void gated_cuda(Tensor& out, const Tensor& input) {
-  cuda::apply_gated(kind, gate, out, input);
-}
-
-inline void fatrelu_and_mul_cuda(Tensor& out, const Tensor& input, double threshold) {
-  cuda::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
-}
-
-template <Activation kind>
-Tensor unary_value_cuda(const Tensor& input) {
-  Tensor out = make_result(input, Form::kUnary);
-  cuda::apply_unary(kind, out, input);
-  return out;
-}
-
-template <Activation kind, Gate gate>
-Tensor gated_value_cuda(const Tensor& input) {
-  Tensor out = make_result(input, Form::kGated);
-  cuda::apply_gated(kind, gate, out, input);
-  return out;
-}
-
-inline Tensor fatrelu_and_mul_value_cuda(const Tensor& input, double threshold) {
-  Tensor out = make_result(input, Form::kGated);
-  cuda::apply_gated(Activation::kFatrelu, Gate::kFirstHalf, out, input, threshold);
-  return out;
-}
-
-template <Activation kind>
-Tensor unary_backward_cuda(const Tensor& grad_output, const Tensor& input) {
+Tensor unary_backward(const Tensor& grad_output, const Tensor& input) {
   return cuda::unary_gradient(kind, grad_output, input);
 }
 
 template <Activation kind, Gate gate>
-Tensor gated_backward_cuda(const Tensor& grad_output, const Tensor& input) {
-  return cuda::gated_gradient(kind, gate, grad_output, input);
+Tensor gated_backward(const Tensor& grad_output, const Tensor& input) {
+  return cuda::gated_gradient(kind, gate, grad_output, input, 0.0);
 }
 
-inline Tensor fatrelu_and_mul_backward_cuda(
+inline Tensor fatrelu_and_mul_backward(
     const Tensor& grad_output, const Tensor& input, double threshold) {
   return cuda::gated_gradient(
       Activation::kFatrelu, Gate::kFirstHalf, grad_output, input, threshold);

@@ -10,7 +10,6 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/headeronly/util/Exception.h>
 
-#include "../launch_plan.h"
 #include "kernel_table.h"
 
 namespace activation::cpu {
@@ -63,26 +62,16 @@ const KernelTable& kernels() {
   return chosen;
 }
 
-int dtype_index(const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float: return static_cast<int>(Dtype::kFloat32);
-    case ScalarType::BFloat16: return static_cast<int>(Dtype::kBFloat16);
-    case ScalarType::Half: return static_cast<int>(Dtype::kFloat16);
-    default:
-      STD_TORCH_CHECK(
-          false, "dtype must be float32, bfloat16 or float16, not ",
-          torch::headeronly::toString(tensor.scalar_type()));
-  }
-}
+int64_t size_of(Element element) { return element == Element::kFloat ? 4 : 2; }
 
 // Calls span(out, in, count) for dense pieces that together are the whole plan. The elements are
 // dealt out, not the rows, so one long row and many short ones both use every thread.
 template <class Span>
 void for_each_span(const LaunchPlan& plan, const Span& span) {
   if (plan.rows == 0 || plan.cols == 0) return;
-  const int64_t element_size = plan.out.element_size();
-  char* out = static_cast<char*>(plan.out.mutable_data_ptr());
-  const char* in = static_cast<const char*>(plan.input.const_data_ptr());
+  const int64_t element_size = size_of(plan.element);
+  char* out = static_cast<char*>(plan.out);
+  const char* in = static_cast<const char*>(plan.input);
   torch::stable::parallel_for(
       0, plan.rows * plan.cols, kElementsPerThread, [&](int64_t begin, int64_t end) {
         int64_t row = begin / plan.cols;
@@ -101,24 +90,19 @@ void for_each_span(const LaunchPlan& plan, const Span& span) {
 
 }  // namespace
 
-void apply_unary(Activation kind, Tensor& out, const Tensor& input) {
-  const LaunchPlan plan = plan_launch(out, input, Form::kUnary);
-  const UnarySpan f = kernels().unary[static_cast<int>(kind)][dtype_index(input)];
+void run_unary(Activation kind, const LaunchPlan& plan) {
+  const UnarySpan f = kernels().unary[static_cast<int>(kind)][static_cast<int>(plan.element)];
   for_each_span(plan, [f](void* to, const void* x, int64_t count) { f(to, x, count, 0.0f); });
-  finish_launch(plan, out);
 }
 
-void apply_gated(
-    Activation kind, Gate gate, Tensor& out, const Tensor& input, double threshold) {
-  const LaunchPlan plan = plan_launch(out, input, Form::kGated);
-  const GatedSpan f = kernels().gated[static_cast<int>(kind)][dtype_index(input)];
-  const int64_t half = plan.cols * static_cast<int64_t>(plan.out.element_size());
+void run_gated(Activation kind, Gate gate, const LaunchPlan& plan, double threshold) {
+  const GatedSpan f = kernels().gated[static_cast<int>(kind)][static_cast<int>(plan.element)];
+  const int64_t half = plan.cols * size_of(plan.element);
   const int64_t gate_at = gate == Gate::kFirstHalf ? 0 : half;
   const float limit = static_cast<float>(threshold);
   for_each_span(plan, [=](void* to, const char* row, int64_t count) {
     f(to, row + gate_at, row + (half - gate_at), count, limit);
   });
-  finish_launch(plan, out);
 }
 
 std::string isa() { return kernels().isa; }

@@ -11,9 +11,6 @@
 
 namespace activation {
 
-enum class Dtype : int { kFloat32, kBFloat16, kFloat16 };
-constexpr int kDtypeCount = 3;
-
 // out[i] = f(x[i]) for i in [0, count). out may be x. Fatrelu alone reads the threshold.
 using UnarySpan = void (*)(void* out, const void* x, int64_t count, float threshold);
 
@@ -23,8 +20,8 @@ using GatedSpan =
 
 struct KernelTable {
   const char* isa;
-  UnarySpan unary[kActivationCount][kDtypeCount];
-  GatedSpan gated[kActivationCount][kDtypeCount];
+  UnarySpan unary[kActivationCount][kElementCount];
+  GatedSpan gated[kActivationCount][kElementCount];
 };
 
 // Constants, so that reading one executes no instruction of its instruction set.

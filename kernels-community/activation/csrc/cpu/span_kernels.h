@@ -65,7 +65,7 @@ void gated_span(void* out, const void* gate, const void* up, int64_t count, floa
   }
 }
 
-// One row of the table: the data types in the order of Dtype.
+// One row of the table: the data types in the order of Element.
 #define ACTIVATION_SPANS(span, kind) \
   {span<Activation::kind, float>, span<Activation::kind, BFloat16>, span<Activation::kind, Float16>}
 // The activations in the order of their enumeration.

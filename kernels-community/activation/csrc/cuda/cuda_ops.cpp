@@ -1,5 +1,6 @@
-// The ops on tensors: checks them, finds torch's stream, and hands plain memory to the launches.
+// The ops on tensors: checks gradients, finds torch's stream, and hands plain memory to the launches.
 #include <cstdint>
+#include <optional>
 
 #include <cuda_runtime_api.h>
 
@@ -7,7 +8,6 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/headeronly/util/Exception.h>
 
-#include "../launch_plan.h"
 #include "../new_result.h"
 #include "cuda_activation.h"
 #include "current_stream.h"
@@ -16,95 +16,78 @@
 namespace activation::cuda {
 namespace {
 
-Element element_of(const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case ScalarType::Float: return Element::kFloat;
-    case ScalarType::BFloat16: return Element::kBFloat16;
-    case ScalarType::Half: return Element::kHalf;
-    default:
-      STD_TORCH_CHECK(
-          false, "dtype must be float32, bfloat16 or float16, not ",
-          torch::headeronly::toString(tensor.scalar_type()));
-  }
-}
-
 Rows rows_of(const LaunchPlan& plan) {
-  return {
-      plan.input.const_data_ptr(), plan.out.mutable_data_ptr(), plan.rows, plan.cols,
-      plan.in_stride, plan.out_stride};
+  return {plan.input, plan.out, plan.rows, plan.cols, plan.in_stride, plan.out_stride};
 }
 
-void check_gradient(const Tensor& grad, const Tensor& input, int halves) {
-  const auto last = input.dim() - 1;
-  STD_TORCH_CHECK(
-      grad.scalar_type() == input.scalar_type(), "grad_output and input differ in dtype");
-  STD_TORCH_CHECK(
-      grad.device() == input.device(), "grad_output and input are on different devices");
-  STD_TORCH_CHECK(
-      grad.dim() == input.dim() && (halves == 1 || last >= 0),
-      "grad_output and input differ in their number of dimensions");
-  for (int64_t i = 0; i <= last; ++i) {
-    const int64_t factor = i == last ? halves : 1;
+void check_gradient(const TensorFacts& grad, const TensorFacts& input, int64_t halves) {
+  check_alike(grad, input, "grad_output");
+  STD_TORCH_CHECK(halves == 1 || input.dim > 0, "input has no last dimension to split");
+  for (int64_t i = 0; i < input.dim; ++i) {
+    const int64_t factor = i + 1 == input.dim ? halves : 1;
     STD_TORCH_CHECK(
-        input.size(i) == factor * grad.size(i), "dimension ", i, ": grad_output has ",
-        grad.size(i), ", input ", input.size(i));
+        input.sizes[i] == factor * grad.sizes[i], "dimension ", i, ": grad_output has ",
+        grad.sizes[i], ", input ", input.sizes[i]);
   }
 }
 
-Tensor make_gradient(const Tensor& input) {
-  const auto sizes = input.sizes();
-  return make_contiguous(input, {sizes.begin(), sizes.end()});
+// The elements of a tensor one behind the other: its own, or those of a copy, which `copy` then holds.
+const void* dense(const Tensor& tensor, const TensorFacts& facts, std::optional<Tensor>& copy) {
+  if (facts.is_contiguous()) return tensor.const_data_ptr();
+  copy = torch::stable::contiguous(tensor);
+  return copy->const_data_ptr();
 }
 
-Tensor dense(const Tensor& tensor) {
-  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+// Makes the gradient of `input` by `launch(element, rows, stream)`.
+template <class Launch>
+Tensor make_gradient(
+    const Tensor& grad_output, const Tensor& input, int64_t halves, const Launch& launch) {
+  const TensorFacts grad(grad_output);
+  const TensorFacts x(input);
+  const Element element = element_of(x);
+  check_gradient(grad, x, halves);
+  const CurrentStream stream(x.device);
+  std::optional<Tensor> dense_grad;
+  std::optional<Tensor> dense_x;
+  Tensor made = make_contiguous(x);
+  const int64_t total = grad.numel();
+  // A unary op is one row, as long as it is.
+  const int64_t cols = halves == 1 ? total : grad.last_size();
+  const GradientRows rows = {
+      dense(grad_output, grad, dense_grad), dense(input, x, dense_x), made.mutable_data_ptr(),
+      cols == 0 ? 0 : total / cols, cols};
+  STD_CUDA_CHECK(launch(element, rows, stream));
+  return made;
 }
 
 }  // namespace
 
-void apply_unary(Activation kind, Tensor& out, const Tensor& input) {
-  const LaunchPlan plan = plan_launch(out, input, Form::kUnary);
-  const CurrentStream stream(input);
-  STD_CUDA_CHECK(launch_unary(kind, element_of(input), rows_of(plan), stream));
-  finish_launch(plan, out);
+void run_unary(Activation kind, const LaunchPlan& plan) {
+  const CurrentStream stream(plan.device);
+  STD_CUDA_CHECK(launch_unary(kind, plan.element, rows_of(plan), stream));
 }
 
-void apply_gated(
-    Activation kind, Gate gate, Tensor& out, const Tensor& input, double threshold) {
-  const LaunchPlan plan = plan_launch(out, input, Form::kGated);
-  const CurrentStream stream(input);
+void run_gated(Activation kind, Gate gate, const LaunchPlan& plan, double threshold) {
+  const CurrentStream stream(plan.device);
   const auto cut = static_cast<float>(threshold);
-  STD_CUDA_CHECK(launch_gated(kind, gate, element_of(input), rows_of(plan), cut, stream));
-  finish_launch(plan, out);
+  STD_CUDA_CHECK(launch_gated(kind, gate, plan.element, rows_of(plan), cut, stream));
 }
 
 Tensor unary_gradient(Activation kind, const Tensor& grad_output, const Tensor& input) {
-  check_gradient(grad_output, input, 1);
-  const CurrentStream stream(input);
-  const Tensor grad = dense(grad_output);
-  const Tensor x = dense(input);
-  Tensor made = make_gradient(input);
-  const GradientRows rows = {
-      grad.const_data_ptr(), x.const_data_ptr(), made.mutable_data_ptr(), 1, x.numel()};
-  STD_CUDA_CHECK(launch_unary_gradient(kind, element_of(input), rows, stream));
-  return made;
+  return make_gradient(
+      grad_output, input, 1, [&](Element element, const GradientRows& rows, cudaStream_t stream) {
+        return launch_unary_gradient(kind, element, rows, stream);
+      });
 }
 
 Tensor gated_gradient(
     Activation kind, Gate gate, const Tensor& grad_output, const Tensor& input,
     double threshold) {
-  check_gradient(grad_output, input, 2);
-  const CurrentStream stream(input);
-  const Tensor grad = dense(grad_output);
-  const Tensor x = dense(input);
-  Tensor made = make_gradient(input);
-  const int64_t cols = grad.size(grad.dim() - 1);
-  const GradientRows rows = {
-      grad.const_data_ptr(), x.const_data_ptr(), made.mutable_data_ptr(),
-      cols == 0 ? 0 : grad.numel() / cols, cols};
   const auto cut = static_cast<float>(threshold);
-  STD_CUDA_CHECK(launch_gated_gradient(kind, gate, element_of(input), rows, cut, stream));
-  return made;
+  return make_gradient(
+      grad_output, input, 2, [&](Element element, const GradientRows& rows, cudaStream_t stream) {
+        return launch_gated_gradient(kind, gate, element, rows, cut, stream);
+      });
 }
 
 }  // namespace activation::cuda

@@ -1,6 +1,7 @@
-// Where a call runs: the device of a tensor and torch's current stream there, as long as it lives.
+// Where a call runs: a device and torch's current stream there, as long as it lives.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include <cuda_runtime.h>
@@ -8,14 +9,12 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
-#include <torch/csrc/stable/tensor.h>
 
 namespace activation::cuda {
 
 class __attribute__((visibility("hidden"))) CurrentStream {
  public:
-  explicit CurrentStream(const torch::stable::Tensor& tensor) {
-    const auto device = tensor.get_device_index();
+  explicit CurrentStream(int32_t device) {
     int current = -1;
     if (cudaGetDevice(&current) != cudaSuccess || current != device) guard_.emplace(device);
     void* handle = nullptr;

@@ -10,9 +10,6 @@
 
 namespace activation::cuda {
 
-// The type of the elements of a call, the same in all its tensors.
-enum class Element { kFloat, kBFloat16, kHalf };
-
 // `rows` rows of `cols` results each. Strides count elements, from row to row; a row is dense.
 struct Rows {
   const void* input;

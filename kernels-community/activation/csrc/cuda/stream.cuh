@@ -3,7 +3,8 @@
 //
 // A thread computes packs of neighbouring elements, 16 bytes where the layout allows it. Blocks are
 // small and end soon, so that reads and writes of many of them mix: larger blocks and longer
-// threads, with any hint to the caches, were slower on an H200 (docs/kernels/activation.md).
+// threads, with any hint to the caches, were slower on an H200 (docs/kernels/activation.md), but
+// where a call is so small that it is over once all blocks have begun.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 namespace activation::cuda {
 
 constexpr int kThreads = 128;
+constexpr int kMostThreads = 512;
 constexpr int kPackBytes = 16;
 
 template <class T, int count>
@@ -116,9 +118,10 @@ enum class Shape { kOneRow, kRows };
 
 // A thread takes `depth` packs, and loads all of them before it computes the first.
 template <class Body, class T, int pack, int depth, Shape shape>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMostThreads)
     stream_kernel(const StreamsOf<Body, T> streams, const Range range) {
-  const uint32_t first = blockIdx.x * (kThreads * depth) + threadIdx.x;
+  const uint32_t threads = blockDim.x;
+  const uint32_t first = blockIdx.x * (threads * depth) + threadIdx.x;
   const auto load_pack = [&](uint32_t i) {
     if constexpr (shape == Shape::kOneRow) {
       return load<Body, T, pack>(streams, 0, static_cast<int64_t>(i) * pack);
@@ -133,31 +136,36 @@ __global__ void __launch_bounds__(kThreads)
     Loaded<Body, T, pack> loaded[depth];
 #pragma unroll
     for (int d = 0; d < depth; ++d) {
-      if (first + d * kThreads < range.packs) loaded[d] = load_pack(first + d * kThreads);
+      if (first + d * threads < range.packs) loaded[d] = load_pack(first + d * threads);
     }
 #pragma unroll
     for (int d = 0; d < depth; ++d) {
-      if (first + d * kThreads < range.packs) compute<Body>(streams, loaded[d]);
+      if (first + d * threads < range.packs) compute<Body>(streams, loaded[d]);
     }
   }
 }
 
-// Between these numbers of loads a thread takes two packs: one each would need a second wave of
-// blocks, nearly as long as the first, and fewer would leave processors idle.
-constexpr uint32_t kLeastLoadsForTwo = (1 << 17) + 1;
+// The threads that an H200 runs at once, about.
+constexpr uint32_t kWave = 1 << 18;
+// From here to a wave, fewer and larger blocks begin sooner than many small ones.
+constexpr uint32_t kLeastPacksForLargeBlocks = 1 << 16;
+// From a wave to here a thread takes two packs: one each would need a second wave of blocks, nearly as
+// long as the first.
 constexpr uint32_t kMostLoadsForTwo = 1 << 20;
 
 template <class Body, class T, int pack, Shape shape>
 void launch_range(const StreamsOf<Body, T>& streams, const Range& range, cudaStream_t stream) {
   constexpr int kDepth = pack > 1 && Body::kInputs + Body::kOutputs <= 3 ? 2 : 1;
-  const uint32_t loads = range.packs * Body::kInputs;
-  if (loads >= kLeastLoadsForTwo && loads <= kMostLoadsForTwo) {
+  const uint32_t packs = range.packs;
+  if (kDepth > 1 && packs > kWave && packs * Body::kInputs <= kMostLoadsForTwo) {
     constexpr uint32_t kBlock = kThreads * kDepth;
     stream_kernel<Body, T, pack, kDepth, shape>
-        <<<(range.packs + kBlock - 1) / kBlock, kThreads, 0, stream>>>(streams, range);
+        <<<(packs + kBlock - 1) / kBlock, kThreads, 0, stream>>>(streams, range);
   } else {
+    const bool large = packs >= kLeastPacksForLargeBlocks && packs <= kWave;
+    const uint32_t threads = large ? kMostThreads : kThreads;
     stream_kernel<Body, T, pack, 1, shape>
-        <<<(range.packs + kThreads - 1) / kThreads, kThreads, 0, stream>>>(streams, range);
+        <<<(packs + threads - 1) / threads, threads, 0, stream>>>(streams, range);
   }
 }
 
@@ -210,7 +218,9 @@ bool is_aligned(
   return all % bytes == 0;
 }
 
-// Up to this many elements a second launch for those behind the last pack costs more than packs save.
+// Up to this many elements, a block of them for each processor, a thread each is done soonest.
+constexpr int64_t kMostElementsApart = 1 << 14;
+// Up to this many a second launch for those behind the last pack costs more than packs save.
 constexpr int64_t kMostElementsForOneLaunch = 1 << 20;
 
 // Applies `Body` to every element of `rows` rows of `cols`; returns what the runtime says.
@@ -219,7 +229,10 @@ cudaError_t run_streams(
     const StreamsOf<Body, T>& streams, int64_t rows, int64_t cols, cudaStream_t stream) {
   if (rows == 0 || cols == 0) return cudaSuccess;
   constexpr int kPack = kPackBytes / sizeof(T);
-  const bool worth_packing = cols % kPack == 0 || rows * cols > kMostElementsForOneLaunch;
+  const int64_t elements = rows * cols;
+  const bool worth_packing =
+      elements > kMostElementsApart &&
+      (cols % kPack == 0 || elements > kMostElementsForOneLaunch);
   const int64_t packed = worth_packing && is_aligned(streams, rows, cols, kPackBytes)
                              ? cols / kPack * kPack
                              : 0;

@@ -2,24 +2,26 @@
 
 A call on a small tensor takes as long as Python and torch need to reach the op, so nothing is done here
 that the op does itself, and everything that does not change from call to call is looked up once, by
-the two functions that make the others: `filler` and `activator`.
+the functions that make the others: `fills`, `filler` and `activator`.
 """
 
+# ruff: noqa: A002  (`input` is torch's own name for it)
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import is_grad_enabled
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
 
 from . import gradients, reference
-from ._checks import check_input, check_no_tangent, check_output, is_gated
+from ._checks import DTYPES, check_input, check_no_tangent, check_output, is_gated
 from ._ops import add_op_namespace_prefix, ops
 
 # What tells the level of forward mode, below 0 where there is none.
@@ -28,7 +30,18 @@ _forward_mode: Any = (
 )
 
 Fill = Callable[..., None]
+Declared = TypeVar("Declared", bound=Fill)
 Activate = Callable[..., torch.Tensor]
+
+# Up to so many elements a node of autograd's graph in Python costs the host more than the kernels save the device.
+MOST_RECORDED_BY_TORCH = 1 << 25
+# So there torch's own ops are recorded, whose nodes are in C++: which, and the dtypes in which they have right
+# slopes far out. gelu's tanh form has NaN beyond 10^19.
+_OF_TORCH: dict[str, tuple[Activate, tuple[torch.dtype, ...]]] = {
+    "gelu": (F.gelu, DTYPES),
+    "gelu_tanh": (partial(F.gelu, approximate="tanh"), (torch.float16,)),
+    "silu": (F.silu, DTYPES),
+}
 
 
 def _one_name(op: str) -> str:
@@ -51,39 +64,49 @@ def _direct(overload: Any) -> Callable[..., Any]:
 _increment_version = getattr(torch._C, "_increment_version", increment_version)
 
 
-def filler(op: str) -> Fill:
-    """Make the function ``fill(out, x, *options)`` that fills `out` with what `op` makes of `x`.
+def fills(function: Declared) -> Declared:
+    """Put the op of that name, ``(out, input)``, in the place of a function that only declares it."""
+    return cast("Declared", wraps(function)(filler(function.__name__)))
 
-    A gradient flows through `out` if `x` wants one, at the cost of a copy. `fill` raises ValueError
-    where `out` or `x` is not as `op` needs it.
+
+def filler(op: str) -> Fill:
+    """Make the function ``fill(out, input, *options)`` that fills `out` with what `op` makes of `input`.
+
+    A gradient flows through `out` if `input` wants one, at the cost of a copy. `fill` raises ValueError
+    where `out` or `input` is not as `op` needs it.
     """
     overload, activate = _overload(op), activator(op)
     call = _direct(overload)
 
-    def fill(out: torch.Tensor, x: torch.Tensor, *options: float) -> None:
+    def fill(out: torch.Tensor, input: torch.Tensor, *options: float) -> None:
         if _forward_mode._current_level >= 0:
-            check_no_tangent(op, x)
-        if (x.requires_grad or out.requires_grad) and is_grad_enabled():
-            check_output(op, out, x)
-            out.copy_(activate(x, *options))
+            check_no_tangent(op, input)
+        if is_grad_enabled() and (input.requires_grad or out.requires_grad):
+            check_output(op, out, input)
+            out.copy_(activate(input, *options))
             return
         if is_dynamo_compiling():
-            overload(out, x, *options)
+            overload(out, input, *options)
             return
         # The op itself refuses what is wrong. Only then it is looked at here, to say it better: to
         # ask tensors for their shapes from Python takes as long as the rest of a call.
         try:
             if options:
-                call(out, x, *options)
+                call(out, input, *options)
             else:  # to unpack what is empty takes 0.1 µs
-                call(out, x)
+                call(out, input)
         except RuntimeError:
-            check_output(op, out, x)
+            check_output(op, out, input)
             raise
         # So that a backward that still needs what `out` held before fails instead of using this.
         _increment_version((out,))
 
     return fill
+
+
+def torch_records(x: torch.Tensor) -> bool:
+    """Whether torch's own op, where there is one, is recorded sooner than the kernel."""
+    return x.numel() <= MOST_RECORDED_BY_TORCH or not x.is_cuda
 
 
 @cache
@@ -92,32 +115,27 @@ def activator(op: str) -> Activate:
 
     `activate` raises ValueError where `x` is not as `op` needs it.
     """
-    compute = _computer(op)
-    recorder = _make_recorder(op, compute)
+    name = _one_name(op)
+    overload, recorder = _overload(f"{name}_value"), _make_recorder(name)
+    call = _direct(overload)
     # What its `apply` calls once it knows that no transform of torch.func is active.
     record = super(torch.autograd.Function, recorder).apply
     transforms_active = torch._C._are_functorch_transforms_active
+    of_torch, dtypes_of_torch = _OF_TORCH.get(name, (record, ()))
 
     def activate(x: torch.Tensor, *options: float) -> torch.Tensor:
         if _forward_mode._current_level >= 0:
             check_no_tangent(op, x)
-        if not (x.requires_grad and is_grad_enabled()):
-            return compute(x, *options)
-        if is_dynamo_compiling() or transforms_active():
-            return recorder.apply(x, *options)
-        return record(x, *options)
-
-    return activate
-
-
-def _computer(op: str) -> Activate:
-    overload = _overload(f"{_one_name(op)}_value")
-    call = _direct(overload)
-
-    def compute(x: torch.Tensor, *options: float) -> torch.Tensor:
         try:
-            if is_dynamo_compiling():
-                value: torch.Tensor = overload(x, *options)
+            if is_grad_enabled() and x.requires_grad:
+                if is_dynamo_compiling() or transforms_active():
+                    value: torch.Tensor = recorder.apply(x, *options)
+                elif x.dtype in dtypes_of_torch and torch_records(x):
+                    value = of_torch(x)
+                else:
+                    value = record(x, *options)
+            elif is_dynamo_compiling():
+                value = overload(x, *options)
             elif options:
                 value = call(x, *options)
             else:
@@ -127,12 +145,12 @@ def _computer(op: str) -> Activate:
             raise
         return value
 
-    return compute
+    return activate
 
 
-def _make_recorder(op: str, compute: Activate) -> type[torch.autograd.Function]:
-    """Make the node of autograd's graph for `op`; one each, since every argument costs time."""
-    name = _one_name(op)
+def _make_recorder(name: str) -> type[torch.autograd.Function]:
+    """Make the node of autograd's graph for an op; one each, since every argument costs time."""
+    value = _overload(f"{name}_value")
     # Only some devices have kernels for gradients, and so only some builds have the ops.
     overload = _overload(f"{name}_backward") if _has_backward(name) else None
     call = _direct(overload)
@@ -142,7 +160,8 @@ def _make_recorder(op: str, compute: Activate) -> type[torch.autograd.Function]:
         def forward(ctx: Any, x: torch.Tensor, *options: float) -> torch.Tensor:
             ctx.save_for_backward(x)
             ctx.options = options
-            return compute(x, *options)
+            result: torch.Tensor = value(x, *options)
+            return result
 
         @staticmethod
         def backward(ctx: Any, grad: torch.Tensor) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from ._autograd import filler
+from ._autograd import filler, fills
 
 __all__ = [
     "fatrelu_and_mul",
@@ -25,66 +25,56 @@ __all__ = [
 ]
 
 _fill_fatrelu_and_mul = filler("fatrelu_and_mul")
-_fill_gelu = filler("gelu")
-_fill_gelu_and_mul = filler("gelu_and_mul")
-_fill_gelu_fast = filler("gelu_fast")
-_fill_gelu_new = filler("gelu_new")
-_fill_gelu_quick = filler("gelu_quick")
-_fill_gelu_tanh = filler("gelu_tanh")
-_fill_gelu_tanh_and_mul = filler("gelu_tanh_and_mul")
-_fill_mul_and_silu = filler("mul_and_silu")
-_fill_silu = filler("silu")
-_fill_silu_and_mul = filler("silu_and_mul")
 
 
+@fills
 def gelu(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x Φ(x)``, Φ being the normal distribution function (``F.gelu``)."""
-    _fill_gelu(out, input)
 
 
+@fills
 def gelu_fast(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x (1 + tanh(√(2/π) x (1 + 0.044715 x²))) / 2``."""
-    _fill_gelu_fast(out, input)
 
 
+@fills
 def gelu_new(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2``; the same as `gelu_fast`."""
-    _fill_gelu_new(out, input)
 
 
+@fills
 def gelu_quick(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x / (1 + exp(-1.702 x))``."""
-    _fill_gelu_quick(out, input)
 
 
+@fills
 def gelu_tanh(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``F.gelu(input, approximate="tanh")``; the same as `gelu_fast`."""
-    _fill_gelu_tanh(out, input)
 
 
+@fills
 def silu(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` with ``x / (1 + exp(-x))`` (``F.silu``)."""
-    _fill_silu(out, input)
 
 
+@fills
 def silu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``silu(a) b``, where ``a, b`` are the halves of `input` (…, 2d)."""
-    _fill_silu_and_mul(out, input)
 
 
+@fills
 def mul_and_silu(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``a silu(b)``, where ``a, b`` are the halves of `input` (…, 2d)."""
-    _fill_mul_and_silu(out, input)
 
 
+@fills
 def gelu_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``gelu(a) b``, where ``a, b`` are the halves of `input` (…, 2d)."""
-    _fill_gelu_and_mul(out, input)
 
 
+@fills
 def gelu_tanh_and_mul(out: torch.Tensor, input: torch.Tensor) -> None:
     """Fill `out` (…, d) with ``gelu_tanh(a) b``, ``a, b`` being the halves of `input` (…, 2d)."""
-    _fill_gelu_tanh_and_mul(out, input)
 
 
 def fatrelu_and_mul(out: torch.Tensor, input: torch.Tensor, threshold: float = 0.0) -> None:

@@ -292,14 +292,14 @@ __device__ __forceinline__ void multiply_tile(
   }
 }
 
-// `steps` steps of K with the columns in two parts, of which one is scaled while the other
-// multiplies. The compiler loses sight of multiplications that are under way when a loop repeats,
-// so the matrix unit runs dry once in that many steps.
+// `steps` steps of K with the columns in parts, of which one is scaled while the next multiplies.
+// The compiler loses sight of multiplications that are under way when a loop repeats, so the matrix
+// unit runs dry once in that many steps.
 template <class Tile, int steps>
 __device__ __forceinline__ void multiply_steps_in_parts(
     Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
   constexpr int kLeft = Tile::kLeftColumns;
-  constexpr int kRight = Tile::kColumns - kLeft;
+  constexpr int kRight = Tile::kRightColumns;
   const int row = group * 64;
   float left[kLeft / 2];
   float right[kRight / 2];
@@ -309,28 +309,36 @@ __device__ __forceinline__ void multiply_steps_in_parts(
 #pragma unroll
   for (int step = 0; step < steps; ++step) {
     const int stage = ring.stage;
-    queue_step<Tile, kRight>(right, block, stage, row, kLeft);
-    wait_for_sums<1>();
-    add_scaled<Tile, kLeft>(sums.values[0], left, scales, 0, 0);
-    ring.advance();
-    const Scales<Tile> last = scales;
-    if (step < steps - 1) {
-      ptx::wait(block.full(ring.stage), ring.parity);
-      scales = read_scales<Tile>(block.scales(ring.stage), group);
-      queue_step<Tile, kLeft>(left, block, ring.stage, row, 0);
+    const Scales<Tile> now = scales;
+#pragma unroll
+    for (int column = 0; column < Tile::kColumns; column += Tile::kPairColumns) {
+      queue_step<Tile, kRight>(right, block, stage, row, column + kLeft);
       wait_for_sums<1>();
-    } else {
-      wait_for_sums<0>();
+      add_scaled<Tile, kLeft>(sums.values[0], left, now, 0, column);
+      const bool ends = column + Tile::kPairColumns == Tile::kColumns;
+      if (!ends) {
+        queue_step<Tile, kLeft>(left, block, stage, row, column + Tile::kPairColumns);
+        wait_for_sums<1>();
+      } else if (step < steps - 1) {
+        ring.advance();
+        ptx::wait(block.full(ring.stage), ring.parity);
+        scales = read_scales<Tile>(block.scales(ring.stage), group);
+        queue_step<Tile, kLeft>(left, block, ring.stage, row, 0);
+        wait_for_sums<1>();
+      } else {
+        ring.advance();
+        wait_for_sums<0>();
+      }
+      if (ends) release_stage(block, stage);
+      add_scaled<Tile, kRight>(sums.values[0], right, now, 0, column + kLeft);
     }
-    release_stage(block, stage);
-    add_scaled<Tile, kRight>(sums.values[0], right, last, 0, kLeft);
   }
 }
 
 template <class Tile>
 __device__ __forceinline__ void multiply_tile_in_parts(
     Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
-  constexpr int kSteps = 8;
+  constexpr int kSteps = 16 / Tile::kParts;
   int k = block.k_begin;
   for (; k + kSteps <= block.k_end; k += kSteps) {
     multiply_steps_in_parts<Tile, kSteps>(sums, ring, block, group);
@@ -489,7 +497,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kerne
     for (int unit = block.first_unit; unit < block.units; unit += block.unit_step) {
       const Place place = locate<Tile>(problem, unit, block.sharer);
       clear(sums);
-      if constexpr (Tile::kParts == 2) {
+      if constexpr (Tile::kParts > 1) {
         multiply_tile_in_parts(sums, ring, block, group);
       } else {
         multiply_tile(sums, ring, block, group);

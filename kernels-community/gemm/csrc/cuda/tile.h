@@ -30,7 +30,7 @@ constexpr int greatest_divisor(int a, int b) { return b == 0 ? a : greatest_divi
 
 // One way to cut. `groups` warpgroups multiply, each `waves` times 64 rows by all the columns.
 // `sharers` blocks of a cluster share an operand; `splits` of them divide K among themselves.
-// `parts` is 2 where a warpgroup multiplies one part of the columns while it scales the other.
+// With several `parts` of the columns, a warpgroup scales one while it multiplies the next.
 template <
     int groups, int waves, int columns, Share share, int sharers, int splits, int blocks_per_sm,
     int parts = 1>
@@ -47,15 +47,19 @@ struct Tile {
   static constexpr int kBlocksPerSm = blocks_per_sm;
   static constexpr int kThreads = (groups + 1) * kGroupThreads;
   static_assert((share == Share::kNothing) == (sharers == 1));
-  static_assert(parts == 1 || (parts == 2 && waves == 1));
+  static_assert(parts == 1 || (parts % 2 == 0 && columns % parts == 0 && waves == 1));
 
   // What one load brings, of its own part where an operand is shared.
   static constexpr int kLoadRowsA = share == Share::kA ? kRows / sharers : kRows;
   static constexpr int kLoadRowsB = share == Share::kB ? columns / sharers : columns;
   static_assert(kLoadRowsA % 8 == 0 && kLoadRowsB % 8 == 0, "parts begin at whole swizzle atoms");
 
-  // Columns of the first of two parts; the second begins at a whole swizzle atom.
-  static constexpr int kLeftColumns = columns % 32 == 0 ? columns / 2 : (columns + 16) / 2;
+  // Columns of the left and the right part of every pair of parts; the right begins at a whole
+  // swizzle atom.
+  static constexpr int kPairColumns = columns / (parts > 1 ? parts / 2 : 1);
+  static constexpr int kLeftColumns =
+      kPairColumns % 32 == 0 ? kPairColumns / 2 : (kPairColumns + 16) / 2;
+  static constexpr int kRightColumns = kPairColumns - kLeftColumns;
 
   // Columns that surely have one scale of B in common.
   static constexpr int kScaleColumns = greatest_divisor(columns, 128);
@@ -66,7 +70,8 @@ struct Tile {
   static constexpr int kMathRegisters = allow(blocks_per_sm).math_registers;
   static constexpr int kLoadRegisters = 40;
 
-  // Results leave in pieces of `kPieceColumns`, each warp its own 16 rows.
+  // Results leave in pieces of `kPieceColumns`, each warp its own 16 rows. The widest tile has room
+  // for one piece of each warp, others for two.
   static constexpr int kPieceColumns =
       columns % 64 == 0   ? 64
       : columns % 48 == 0 ? 48
@@ -76,7 +81,7 @@ struct Tile {
   static constexpr bool kPieceSwizzled = kPieceColumns == 64;
   static constexpr int kPieces = columns / kPieceColumns;
   static constexpr int kPieceBytes = 16 * kPieceColumns * 2;
-  static constexpr int kPieceBuffers = waves == 1 && kPieces > 1 ? 2 : 1;
+  static constexpr int kPieceBuffers = waves == 1 && kPieces > 1 && columns < 256 ? 2 : 1;
   static constexpr int kResultBytes =
       splits > 1 ? 0 : groups * 4 * kPieceBuffers * ((kPieceBytes + 1023) / 1024 * 1024);
 

@@ -46,6 +46,7 @@ def run(
     *,
     name: str,
     explain: Callable[[Exception], str | None] = lambda _: None,
+    json_errors: bool = False,
 ) -> int:
     """Run a command line and return its exit code; whatever goes wrong is one message on stderr.
 
@@ -56,9 +57,11 @@ def run(
         arguments: the words after its name.
         name: its name.
         explain: a better message for an error that is none of ours, or None.
+        json_errors: whether a command line with ``--json`` that fails prints the error as JSON, too.
     """
     _open_closed_streams()
     words, debug = _take_debug(arguments)
+    failure: tuple[str, str] | None = None
     try:
         code = command.main(words, prog_name=name, standalone_mode=False)
         # Here an output that cannot be written is still an error, and told as one.
@@ -71,6 +74,7 @@ def run(
     except click.ClickException as err:
         _say_usage(err)
         code = err.exit_code
+        failure = ("UsageError", err.format_message())
     except BrokenPipeError:
         # Whoever read the output has seen enough.
         _drop_output()
@@ -80,8 +84,11 @@ def run(
             _show_traceback(err)
         _say_exception(err, explain(err))
         code = err.exit_code if isinstance(err, KernelError) else FAILED
+        failure = (type(err).__name__, explain(err) or str(err))
         if isinstance(err, OSError) and err.errno == errno.ENOSPC:
             _drop_output()
+    if failure is not None and json_errors and "--json" in words:
+        _print_failure(*failure)
     return code if isinstance(code, int) else 0
 
 
@@ -104,6 +111,14 @@ def _drop_output() -> None:
         target = os.open(os.devnull, os.O_WRONLY)
         os.dup2(target, sys.stdout.fileno())
         os.close(target)
+
+
+def _print_failure(kind: str, message: str) -> None:
+    """Print what whoever parses the output finds where there is no result."""
+    import json
+
+    with suppress(OSError):
+        click.echo(json.dumps({"error": {"type": kind, "message": message}}, indent=2))
 
 
 def _say_usage(error: click.ClickException) -> None:

@@ -211,10 +211,9 @@ def _last_use(place: Path) -> float:
 
 def _kernel_name(path: Path) -> str:
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return str(json.loads(read_plain(path)).get("name", "?"))
+    except UNREADABLE:
         return "?"
-    return str(document.get("name", "?")) if isinstance(document, dict) else "?"
 
 
 def _is_named(store: Store, hub: str, owner: str, name: str, commit: str) -> bool:

@@ -36,6 +36,8 @@ The kind in brackets is what callers of the published client already catch:
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +46,10 @@ from kernel_spec.errors import Fault, KernelError, UsageError
 
 if TYPE_CHECKING:
     from kernel_spec.compat import Decision
+
+
+# What the system says of a path through something that is no folder.
+_OBSTRUCTED = (errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENOENT)
 
 
 class SettingsError(KernelError, ValueError):
@@ -208,8 +214,10 @@ class CacheError(KernelError, OSError):
 
     def __init__(self, path: Path, cause: OSError, *, advice: str = "") -> None:
         self.path = path
+        obstacle = find_obstacle(path) if cause.errno in _OBSTRUCTED else None
+        reason = cause.strerror or cause if obstacle is None else f"{obstacle} is no folder"
         super().__init__(
-            f"The kernel cache cannot be used: {path}: {cause.strerror or cause}. "
+            f"The kernel cache cannot be used: {path}: {reason}. "
             + (
                 advice
                 or "Set KERNELS_CACHE to a directory that this user may write and that has room."
@@ -311,6 +319,19 @@ class KernelizeError(KernelError, ValueError, TypeError):
     def __init__(self, faults: tuple[Fault, ...], headline: str) -> None:
         self.faults = faults
         super().__init__("\n".join([headline, *(f"  {fault}" for fault in faults)]))
+
+
+def find_obstacle(path: Path) -> Path | None:
+    """Return what stands at a path, or above it, where a folder should be: a file, a link to nothing."""
+    for place in (path, *path.parents):
+        try:
+            if place.is_dir():
+                return None
+            if os.path.lexists(place):
+                return place
+        except OSError:
+            return None
+    return None
 
 
 def describe_decisions(decisions: Iterable[Decision]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
     SettingsError,
+    find_obstacle,
 )
-from kernels.hub import CHUNK_BYTES
+from kernels.hub import BUILD_FOLDER, CHUNK_BYTES
 
 
 class FolderHub(NamedTuple):
@@ -34,6 +36,7 @@ class FolderHub(NamedTuple):
         """See :class:`kernels.hub.Hub`."""
         with self._reading():
             self._require(repo)
+            self._require_folders(repo, "refs/heads")
             return directory.read_refs(self.directory, repo)
 
     def read_tree(self, repo: RepoId, commit: str, below: str = "") -> tuple[TreeFile, ...]:
@@ -43,6 +46,7 @@ class FolderHub(NamedTuple):
             try:
                 listing = directory.read_listing(self.directory, repo, commit)
             except FileNotFoundError:
+                self._require_folders(repo, "trees")
                 raise RevisionNotFoundError(
                     str(repo), commit, f"{repo} on {self.url} has no commit {commit}."
                 ) from None
@@ -120,7 +124,16 @@ class FolderHub(NamedTuple):
                 f"The hub {self.url} cannot be reached: {self.directory.root} is not a directory. "
                 "Is it mounted, and is KERNELS_HUB right?",
             )
+        # "There is none" would let another hub of the list have that name.
+        self._require_folders(repo, "refs", BUILD_FOLDER)
         raise RepoNotFoundError(str(repo), [self.url])
+
+    def _require_folders(self, repo: RepoId, *names: str) -> None:
+        """See that nothing else stands where folders of a repository are, or would be."""
+        for name in names:
+            obstacle = find_obstacle(self.directory.root / repo.owner / repo.name / name)
+            if obstacle is not None:
+                raise NotADirectoryError(errno.ENOTDIR, "it is no folder", str(obstacle))
 
 
 def open_directory_hub(url: str) -> FolderHub:

@@ -9,6 +9,7 @@ other hubs of ``KERNELS_HUB``.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -293,12 +294,21 @@ class HttpHub:
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
         # Not its build_hf_headers: to describe this machine, that asks the hub of HF_ENDPOINT first.
+        from huggingface_hub import constants
         from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
 
         if self.credentials:
             packed = b64encode(unquote_to_bytes(self.credentials)).decode()
             return {"user-agent": agent, "authorization": f"Basic {packed}"}
-        token = get_token_to_send(None if self.send_token else False)
+        try:
+            if self.send_token and (place := Path(constants.HF_TOKEN_PATH)).is_fifo():
+                raise OSError(errno.EINVAL, "not a plain file", str(place))
+            token = get_token_to_send(None if self.send_token else False)
+        except (OSError, ValueError) as err:
+            raise SettingsError(
+                f"The token for {self.url} cannot be read: {err}. Let this user read that file, or set "
+                "HF_TOKEN."
+            ) from None
         if token and _TOKEN.fullmatch(token) is None:
             raise SettingsError(
                 "The token for the hub (HF_TOKEN, or the file of 'hf auth login') holds characters that "

@@ -216,7 +216,7 @@ def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: s
     target = store.folder("variants") / digest
     target.parent.mkdir(parents=True, exist_ok=True)
     mark_used(place, target)
-    if target.is_symlink() or target.is_file():
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
         # No variant, and in the way of one.
         target.unlink()
     try:

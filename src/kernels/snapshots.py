@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_spec.document import open_plain, read_plain
 from kernel_spec.errors import FormatError
 from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import COMMIT, RepoId
 from kernel_spec.wire import Organization, Ref, Refs, TreeFile
-from kernels.errors import HubUnreachableError, RepoNotFoundError
+from kernels.errors import CacheError, HubUnreachableError, RepoNotFoundError
 from kernels.hub import BUILD_FOLDER, CHUNK_BYTES
 
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
@@ -50,7 +51,10 @@ class SnapshotHub(NamedTuple):
         folder = self._folder(repo)
         refs = self._versions(folder / "snapshots")
         for path in sorted((folder / "refs").rglob("*")):
-            commit = path.read_bytes().decode("ascii", "replace").strip() if path.is_file() else ""
+            try:
+                commit = read_plain(path).decode("ascii", "replace").strip()
+            except OSError:
+                continue
             if COMMIT.fullmatch(commit):
                 refs[path.relative_to(folder / "refs").as_posix()] = commit
         return Refs(branches=tuple(Ref(name, refs[name]) for name in sorted(refs)), tags=())
@@ -81,11 +85,12 @@ class SnapshotHub(NamedTuple):
         """See :class:`kernels.hub.Hub`."""
         path = self._folder(repo) / "snapshots" / commit / file.path
         try:
-            with path.open("rb") as source:
+            with open_plain(path) as source:
                 while chunk := source.read(CHUNK_BYTES):
                     yield chunk
         except OSError as err:
-            raise HubUnreachableError(self.url, f"{path} cannot be read: {err.strerror}.") from err
+            advice = "Let this user read it, or load the kernel once with the network on."
+            raise CacheError(path, err, advice=advice) from None
 
     def read_organization(self, owner: str) -> Organization | None:
         """See :class:`kernels.hub.Hub`: a cache cannot tell."""
@@ -112,7 +117,7 @@ class SnapshotHub(NamedTuple):
         for snapshot in sorted(snapshots, key=lambda path: (path.stat().st_mtime_ns, path.name)):
             for path in snapshot.glob(f"{BUILD_FOLDER}/*/{FILE_NAME}"):
                 try:
-                    found[f"v{parse_metadata(path.read_bytes()).version}"] = snapshot.name
+                    found[f"v{parse_metadata(read_plain(path)).version}"] = snapshot.name
                 except (OSError, FormatError):
                     continue
         return found

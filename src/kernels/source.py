@@ -298,9 +298,15 @@ def _locate_snapshot(ref: KernelRef, settings: Settings) -> Located | None:
                 taken, commit = f"commit {ref.revision}", ref.revision
             else:
                 taken, commit = choose_commit(hub, ref, refs, Store(settings.cache), settings)
+            files = hub.read_tree(ref.repo, commit)
         except (RepoNotFoundError, RevisionNotFoundError):
             continue
-        if files := hub.read_tree(ref.repo, commit):
+        except OSError as err:
+            log.logger().warning(
+                "%s: its snapshot in %s cannot be read: %s", ref.repo, hub.cache, err
+            )
+            continue
+        if files:
             return Located(
                 ref=ref, hub=hub, commit=commit, taken=taken, files=files, refs=refs, on_disk=True
             )

@@ -66,4 +66,4 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command and return its exit code; errors go to stderr."""
-    return run_command(kernels, arguments, name="kernels")
+    return run_command(kernels, arguments, name="kernels", json_errors=True)

@@ -1,6 +1,6 @@
 """transformers and diffusers as they are published, with this distribution installed beside them.
 
-Budget of the group: 4 minutes. What needs the published libraries runs as a script of
+Budget of the group: 6 minutes. What needs the published libraries runs as a script of
 ``consumers/`` in their environment; a script asserts as it goes and prints one JSON document.
 """
 
@@ -36,6 +36,7 @@ TOYS = (
     ("flash-attn2", 4, "flash_attn.py"),
     ("eager-only", 1, "eager_only.py"),
     ("no-backward", 1, "no_backward.py"),
+    ("fused", 1, "fused.py"),
 )
 
 
@@ -103,8 +104,8 @@ def consumers() -> peers.ClientVenv:
 def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientVenv) -> Path:
     """This distribution as pip installs it, in a folder of its own.
 
-    Beside it what it needs and they lack, and accelerate, which would bring in another torch if
-    it brought in what it depends on.
+    Beside it what it needs and they lack, and accelerate and peft, which would bring in another
+    torch if they brought in what they depend on.
     """
     project = tmp_path_factory.mktemp("project")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -112,34 +113,51 @@ def installed(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientV
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", project / "src", ignore=ignored)
     target = tmp_path_factory.mktemp("site")
+    others = ("pyelftools", "accelerate==1.*", "peft==0.*", "psutil")
+    _install(consumers, target, str(project), *others)
+    return target
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory, consumers: peers.ClientVenv) -> Path:
+    """The published client in a folder of its own."""
+    target = tmp_path_factory.mktemp("published")
+    _install(consumers, target, "kernels==0.17.2")
+    return target
+
+
+def _install(consumers: peers.ClientVenv, target: Path, *requirements: str) -> None:
     done = subprocess.run(
         [
-            *(consumers.folder / "bin" / "python", "-m", "pip", "install", "-q"),
-            *("--no-deps", "--disable-pip-version-check", "--target", target, project),
-            *("pyelftools", "accelerate==1.*", "psutil"),
+            *(consumers.folder / "bin" / "python", "-m", "pip", "install", "-q", "--no-deps"),
+            *("--disable-pip-version-check", "--target", target, *requirements),
         ],
         check=False,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return target
 
 
 @pytest.fixture
 def run_consumer(
     tmp_path: Path, hub: Path, consumers: peers.ClientVenv, installed: Path
 ) -> Callable[..., Any]:
-    """Run a script of ``consumers/`` beside the libraries, offline; return what it printed."""
+    """Run a script of ``consumers/`` beside the libraries, offline; return what it printed.
 
-    def run(script: str, **environ: str) -> Any:
+    What is ``before`` is found before this distribution.
+    """
+
+    def run(script: str, *, before: Path | None = None, **environ: str) -> Any:
         keep = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}
         settings = {
             "HOME": str(tmp_path),
             "HF_HUB_OFFLINE": "1",
             "KERNELS_HUB": f"file://{hub}",
             "KERNELS_CACHE": str(tmp_path / "cache"),
-            "PYTHONPATH": str(installed),
+            "PYTHONPATH": os.pathsep.join(
+                map(str, (before, installed) if before else (installed,))
+            ),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONWARNINGS": "ignore",
             "OMP_NUM_THREADS": "2",

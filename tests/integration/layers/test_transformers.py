@@ -22,11 +22,26 @@ def test_llama_runs_our_kernels(run_consumer):
     assert result["attention"] == [True, 2]
 
 
-def test_every_model_that_uses_the_decorators_can_be_imported(run_consumer):
-    result = run_consumer("all_models.py")
-    assert result["models"] > 150
+def test_every_marked_layer_takes_the_kernels_that_transformers_names(run_consumer):
+    result = run_consumer("signatures.py")
+    assert result["modules"] > 150
     assert result["layers"] > 150
     assert result["functions"] > 100
+    assert result["faults"] == {}
+    checked = {repository.split("/")[1]: count for repository, count in result["checked"].items()}
+    assert checked["liger-kernels@v3:LigerRMSNorm"] > 100
+    assert checked["rotary@v2:apply_rotary_transformers"] > 100
+    assert checked["mamba-ssm@v5:causal_conv1d_fn"] > 20
+    assert len(checked) > 20
+
+
+def test_a_layout_of_a_kernel_stands_for_two_layers(run_consumer):
+    result = run_consumer("fused.py")
+    assert result["calls"] == 2
+    kernel = "kernels-community/fused@v1:NormMLP"
+    assert result["kernels"] == [
+        [f"model.layers.{index}.post_attention_layernorm", kernel] for index in range(2)
+    ]
 
 
 def test_wrapped_models_run_our_kernels(run_consumer):

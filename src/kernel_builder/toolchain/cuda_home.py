@@ -217,17 +217,31 @@ def find_outside(found: CudaFiles, programs: Iterable[Path]) -> tuple[Path, ...]
     A toolkit may be a directory of links, to each file or to each directory of another. Of a
     directory that several files are in, the directory stands for them, unless the toolkit lies below it.
     """
-    root = found.root.resolve()
-    targets: dict[Path, list[Path]] = {}
-    for link in (*programs, *_walk_links(found)):
-        target = link.resolve()
-        if target.exists() and not target.is_relative_to(root):
-            targets.setdefault(target.parent, []).append(target)
+    roots = (found.root, found.root.resolve())
+    inside: dict[Path, set[Path]] = {}
+    for place in _follow({*programs, found.cudart, *_walk_links(found)}):
+        if place.exists() and not any(place.is_relative_to(root) for root in roots):
+            inside.setdefault(place.parent, set()).add(place)
     outside: set[Path] = set()
-    for parent, inside in targets.items():
-        whole = len(set(inside)) > 1 and not root.is_relative_to(parent)
-        outside |= {parent} if whole else set(inside)
+    for parent, places in inside.items():
+        whole = len(places) > 1 and not any(root.is_relative_to(parent) for root in roots)
+        outside |= {parent} if whole else places
     return tuple(sorted(path for path in outside if not outside.intersection(path.parents)))
+
+
+def _follow(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield where paths lead to, under each name on the way and under the last one."""
+    waiting = list(paths)
+    seen = set(waiting)
+    while waiting:
+        path = waiting.pop()
+        yield path
+        yield path.resolve()
+        if path.is_symlink():
+            place = Path(os.path.normpath(path.parent / path.readlink()))
+            if place not in seen:
+                seen.add(place)
+                waiting.append(place)
 
 
 def _walk_links(found: CudaFiles) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""A cache with the pinned CUDA toolkit in it. The group's budget: eight minutes on two cores."""
+"""A cache with the pinned CUDA toolkit in it. The group's budget: twelve minutes on two cores."""
 
 from __future__ import annotations
 

@@ -179,6 +179,10 @@ def test_a_directory_of_links_brings_what_they_lead_to(home: Path, tmp_path: Pat
         home / "nvvm" / "bin" / "cicc",
         home / "nvvm" / "libdevice" / "libdevice.10.bc",
         home / "targets" / "x86_64-linux" / "include" / "cuda_runtime_api.h",
+        home / "targets" / "x86_64-linux" / "lib" / "libcudart.so.12",
+        # The names that the links to those two have for them.
+        home / "include" / "cuda_runtime_api.h",
+        home / "lib64" / "libcudart.so.12",
     }
     whole = tmp_path / "alias"
     whole.symlink_to(home)

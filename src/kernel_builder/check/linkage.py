@@ -92,10 +92,11 @@ def _check_providers(library: SharedLibrary, subject: Subject) -> Iterator[Findi
         yield _unasked(library, provider, "a version of its symbols is used")
     # These libraries give their symbols no versions, and keep them to those who ask.
     if is_of_tvm_ffi(subject):
-        providers, known, name = read_tvm_ffi_libraries(), read_tvm_ffi_symbols(), "libtvm_ffi.so"
+        providers, name = read_tvm_ffi_libraries(), "libtvm_ffi.so"
+        known = frozenset(read_tvm_ffi_symbols())
     else:
         providers = read_torch_libraries(subject.metadata.backend)
-        known, name = read_shims().since, "libtorch.so"
+        known, name = frozenset(read_shims().since), "libtorch.so"
     if providers.intersection(facts.needed):
         return
     for symbol in library.undefined:

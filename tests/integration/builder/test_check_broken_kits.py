@@ -40,7 +40,7 @@ def make_variant(
     directory = root / name
     directory.mkdir()
     (directory / "__init__.py").write_text("from ._ops import ops\n")
-    (directory / "_ops.py").write_text("ops = None\n")
+    (directory / "_ops.py").write_text("from . import _k\n\nops = None\n")
     compile_library(directory / "_k.abi3.so", source, *flags, strip=strip)
     write_metadata(directory)
     return directory
@@ -83,16 +83,21 @@ def test_a_clean_library_has_no_finding(tmp_path: Path, settings: Settings, stri
             "torch_cxx.cpp",
             [],
             {
+                "needed-library": ["libtorch.so"],
                 "torch-stable-abi": [
                     "at::Tensor make<int>(int)",
                     "at::Tensor::~Tensor()",
                     "c10::Error::Error()",
                     "c10::Error::~Error()",
                     "typeinfo for c10::Error",
-                ]
+                ],
             },
         ),
-        ("shim_too_new.c", [], {"torch-stable-abi": ["torch_from_blob"]}),
+        (
+            "shim_too_new.c",
+            [],
+            {"needed-library": ["libtorch.so"], "torch-stable-abi": ["torch_from_blob"]},
+        ),
         ("undefined.c", [], {"undefined-symbol": ["nobody_has_this"]}),
         ("no_entry.c", [], {"layout": ["PyInit__k"]}),
     ],

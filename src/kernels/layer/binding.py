@@ -202,18 +202,24 @@ def _make_is_recorded() -> Callable[[Any, tuple[Any, ...], Mapping[str, Any]], b
     from torch.autograd import forward_ad
 
     is_grad_enabled, is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
+    tensor, holders = torch.Tensor, (list, tuple, Mapping)
 
     def is_recorded(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         if is_grad_enabled():
-            for each in iterate_tensors((args, kwargs)):
-                if each.requires_grad:
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                if isinstance(value, tensor):
+                    if value.requires_grad:
+                        return True
+                elif isinstance(value, holders) and any(
+                    each.requires_grad for each in iterate_tensors(value)
+                ):
                     return True
             parameters = module.parameters() if module._modules else module._parameters.values()
             for each in parameters:
                 if each is not None and each.requires_grad:
                     return True
         # Forward mode does not ask whether gradients are enabled.
-        if is_compiling() or getattr(forward_ad, "_current_level", 0) < 0:
+        if getattr(forward_ad, "_current_level", 0) < 0 or is_compiling():
             return False
         duals = iterate_tensors((args, kwargs, module._parameters))
         return any(forward_ad.unpack_dual(each).tangent is not None for each in duals)

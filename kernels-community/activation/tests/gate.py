@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 
 import torch
@@ -26,6 +27,8 @@ LAYERS = {
     "gelu_tanh_and_mul": "GeluTanhAndMul",
     "fatrelu_and_mul": "FatreluAndMul",
 }
+# What a small call records as torch's own op, so that the cases above do not reach ours.
+RECORDED_BY_TORCH = ("gelu", "silu")
 # One of each launch path: element-wise, and two halves.
 LARGE = ("silu", "silu_and_mul")
 
@@ -50,4 +53,31 @@ def cases(kernel: ModuleType, device: torch.device) -> Iterator[Case]:
             gradient_tolerance=GRADIENT_TOLERANCE,
             batch="rows" if name in LARGE else None,
             layer=layer,
+        )
+
+    for name in RECORDED_BY_TORCH:
+        yield Case(
+            name=f"layers.{LAYERS[name]}",
+            function=getattr(kernel.layers, LAYERS[name])().forward,
+            reference=getattr(kernel.reference, name),
+            inputs=inputs,
+            sizes={"rows": 1, "width": 1},
+            tolerance=TOLERANCE,
+            gradient_tolerance=GRADIENT_TOLERANCE,
+        )
+
+    def with_gradient(
+        dtype: torch.dtype, rows: int, width: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return (*inputs(dtype, rows, width), *inputs(dtype, rows, width))
+
+    for name in RECORDED_BY_TORCH if device.type == "cuda" else ():
+        yield Case(
+            name=f"{name}_backward",
+            function=getattr(kernel.ops, f"{name}_backward"),
+            reference=partial(kernel.gradients.input_gradient, name),
+            inputs=with_gradient,
+            sizes={"rows": 1, "width": 1},
+            tolerance=GRADIENT_TOLERANCE,
+            differentiable=False,
         )

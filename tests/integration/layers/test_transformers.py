@@ -54,3 +54,12 @@ def test_wrapped_models_run_our_kernels(run_consumer):
         "accelerate after": [0, 0],
         "copy": [5, 5],
     }
+
+
+def test_ranks_that_measure_decide_alike(run_consumer):
+    for name, (one, other) in run_consumer("ranks.py").items():
+        assert one == other, name
+        # The norms of a model share what is measured; of its MLPs others are waited for.
+        assert len(one["RMSNorm"]) >= 5
+        assert len({shape for shape, _ in one["RMSNorm"]}) == 1
+        assert one["MLP"] == []

@@ -7,12 +7,12 @@ using namespace layer_norm::cuda;
 
 extern "C" int tuned_forward(
     const void* x, const void* weight, void* y, int64_t rows, int hidden, int threads, int rows_each,
-    int packs, int pdl,
-    int is_crowded, void* stream) {
+    int packs, int pdl, int is_crowded, int is_whole, void* stream) {
   const ForwardCall call = {x, nullptr, weight, nullptr, y, nullptr, rows, hidden, hidden, 0, 1e-5f,
                             true, Element::kHalf, false, false, false};
   return run_forward<__half, __half, true, false>(
-      call, {threads, rows_each, packs, pdl != 0, is_crowded != 0}, static_cast<cudaStream_t>(stream));
+      call, {threads, rows_each, packs, pdl != 0, is_crowded != 0, is_whole != 0},
+      static_cast<cudaStream_t>(stream));
 }
 
 extern "C" int tuned_backward(

@@ -86,10 +86,12 @@ def forms(x, weight, library: ctypes.CDLL) -> Calls:
         threads = -(-hidden // (8 * packs * 32)) * 32
         if threads > 512:
             continue
-        for crowded, pdl in ((0, 0), (0, 1), (1, 0)):
+        for crowded, pdl, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 1)):
             if (pdl and rows > 4096) or (crowded and packs == 1):
                 continue
-            sizes = (hidden, threads, 1, packs, pdl, crowded)
+            if whole and (packs, hidden) not in {(2, 2048), (2, 4096), (2, 8192)}:
+                continue
+            sizes = (hidden, threads, 1, packs, pdl, crowded, whole)
             tensors = (address(x), address(weight), address(y))
             arguments = [*tensors, ctypes.c_int64(rows), *sizes, current_stream()]
 
@@ -97,7 +99,10 @@ def forms(x, weight, library: ctypes.CDLL) -> Calls:
                 assert library.tuned_forward(*arguments) == 0
                 return y
 
-            name = f"{threads} x {packs}{' crowded' if crowded else ''}{' pdl' if pdl else ''}"
+            kind = "whole " if whole else ""
+            name = (
+                f"{kind}{threads} x {packs}{' crowded' if crowded else ''}{' pdl' if pdl else ''}"
+            )
             found[name] = call
     return found
 
@@ -151,7 +156,7 @@ def sweep_forward(library: ctypes.CDLL, shapes: list[tuple[int, int]]) -> None:
             for way, rounds in (("cold", 7), ("warm", 3), ("loop", 3))
         }
         for name in sorted(calls, key=found["cold"].__getitem__):
-            print(f"  {name:17}", *(f"{found[way][name]:8.2f}" for way in found))
+            print(f"  {name:25}", *(f"{found[way][name]:8.2f}" for way in found))
 
 
 def sweep_backward(library: ctypes.CDLL) -> None:

@@ -47,7 +47,7 @@ def way(request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.M
     if way == "triton":
         monkeypatch.setattr(compiled, "is_here", False)
     if way == "compiled":
-        monkeypatch.setattr(compiled, "is_better_in_triton", lambda x, is_rms: False)
+        monkeypatch.setattr(compiled, "is_better_in_triton", lambda *_: False)
     if way != "chosen":
         functions = sys.modules[f"{norms.__name__}.functions"]
         monkeypatch.setattr(functions, "_FEW_RECORDED", 0)

@@ -11,7 +11,7 @@ STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
       "bool is_rms, bool wide_sum) -> (Tensor, Tensor)");
   ops.def(
       "cuda_norm_backward(Tensor h, Tensor? weight, Tensor dy, Tensor? dsum, float eps, "
-      "bool is_rms, bool wants_dweight, bool wants_dbias) -> (Tensor, Tensor, Tensor)");
+      "bool is_rms, bool wants_dweight, bool wants_dbias) -> (Tensor, Tensor?, Tensor?)");
 }
 
 STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {

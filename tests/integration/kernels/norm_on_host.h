@@ -69,13 +69,21 @@ inline void run_block(unsigned count) {
 
 inline void __syncthreads() { swapcontext(&on_host::fibers[on_host::current], &on_host::scheduler); }
 
-inline float __shfl_xor_sync(unsigned, float value, int offset) {
-  const unsigned own = on_host::current;
-  on_host::exchanged[own] = value;
+// What the thread `from` has of a block's threads.
+inline float exchange(float value, unsigned from) {
+  on_host::exchanged[on_host::current] = value;
   __syncthreads();
-  const float found = on_host::exchanged[own ^ static_cast<unsigned>(offset)];
+  const float found = on_host::exchanged[from];
   __syncthreads();
   return found;
+}
+
+inline float __shfl_xor_sync(unsigned, float value, int offset) {
+  return exchange(value, on_host::current ^ static_cast<unsigned>(offset));
+}
+
+inline float __shfl_sync(unsigned, float value, int lane) {
+  return exchange(value, on_host::current / 32 * 32 + static_cast<unsigned>(lane));
 }
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }

@@ -25,11 +25,12 @@ PROJECT = HERE.parents[2] / "kernels-community" / "triton-layer-norm"
 EPS = 1e-5
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 4.5e-3, torch.float16: 6e-4}
-# Lanes of a warp with some idle, warps with some idle, two packs, four and two in the backward, and none.
-HIDDEN = [8, 24, 1000, 2056, 6152, 7]
+# Lanes of a warp with some idle, warps with some idle, two packs, a common length, four and two in the
+# backward, and none.
+HIDDEN = [8, 24, 1000, 2056, 2048, 6152, 7]
 CASES = [(hidden, torch.float16) for hidden in HIDDEN]
 CASES += [(hidden, dtype) for hidden in (24, 1000) for dtype in (torch.float32, torch.bfloat16)]
-DYNAMIC = "extern __shared__ float of_block[];"
+DYNAMIC = "extern __shared__ __align__(16) float of_block[];"
 # What the launches take, and what chooses their forms: five multiprocessors, no launch ahead.
 ENTRIES = r"""
 using namespace layer_norm::cuda;
@@ -162,6 +163,57 @@ def test_forward(
     assert_near(y, reference.norm(h, weight.double(), bias.double(), EPS, is_rms=is_rms), dtype)
     if adds:
         assert_near(total, h, total.dtype)
+
+
+@pytest.mark.parametrize("is_rms", [True, False], ids=["rms", "layer"])
+@pytest.mark.parametrize("rows", [2, 31], ids=["", "as many as run at once"])
+@pytest.mark.parametrize("hidden", [4096, 8192])
+def test_forward_of_common_lengths(
+    code: ctypes.CDLL, reference: ModuleType, hidden: int, rows: int, is_rms: bool
+) -> None:
+    torch.manual_seed(hidden)
+    rows = rows if hidden == 4096 else 1
+    x, weight, bias = (
+        draw(*s, dtype=torch.bfloat16) for s in ((rows, hidden), (hidden,), (hidden,))
+    )
+    y = poisoned(rows, hidden, dtype=x.dtype)
+    call = ForwardCall(
+        *(x.data_ptr(), None, weight.data_ptr(), None if is_rms else bias.data_ptr()),
+        *(y.data_ptr(), None, rows, hidden, hidden, 0, EPS, is_rms, ELEMENTS[x.dtype], False),
+        *(False, False),
+    )
+    assert code.forward(ctypes.byref(call)) == 0
+    exact = reference.norm(
+        *(x.double(), weight.double(), None if is_rms else bias.double(), EPS), is_rms=is_rms
+    )
+    assert_near(y, exact, x.dtype)
+
+
+@pytest.mark.parametrize("first", [-1000.0, 0.0, 3e4], ids=str)
+@pytest.mark.parametrize("mean", [0.0, 1e3], ids=str)
+@pytest.mark.parametrize("hidden", [24, 1000])
+def test_backward_of_rows_that_lie_far_from_zero_or_begin_far_from_the_rest(
+    code: ctypes.CDLL, reference: ModuleType, hidden: int, mean: float, first: float
+) -> None:
+    """The mean is found by one reading, beside the variance: nothing may cancel."""
+    torch.manual_seed(hidden)
+    rows = 5
+    h, dy = (torch.randn(rows, hidden) + mean, torch.randn(rows, hidden))
+    h[:, 0] += first
+    weight = torch.rand(hidden) + 0.5
+    dh, dweight, dbias = (poisoned(*s, dtype=h.dtype) for s in (h.shape, (hidden,), (hidden,)))
+    scratch = torch.full((2 * 1024 * hidden,), float("nan"))
+    call = BackwardCall(
+        *(h.data_ptr(), weight.data_ptr(), dy.data_ptr(), None, dh.data_ptr()),
+        *(dweight.data_ptr(), dbias.data_ptr(), None, None, rows, hidden),
+        *(hidden, hidden, 0, EPS, False, ELEMENTS[h.dtype], False),
+    )
+    assert code.backward(ctypes.byref(call), ctypes.c_void_p(scratch.data_ptr())) == 0
+    exact = reference.norm_backward(*(t.double() for t in (h, weight, dy)), None, EPS, is_rms=False)
+    for found, true in zip((dh, dweight, dbias), exact, strict=True):
+        error = (found.double() - true).norm() / true.norm()
+        # The rows themselves are rounded: by how much of their spread, their mean says.
+        assert error <= 1e-5 + 1e-7 * mean, error
 
 
 @pytest.mark.parametrize(("is_rms", "has_bias"), [(True, False), (True, True), (False, True)])

@@ -47,6 +47,16 @@ template <class T, int packs>
 struct RowPacks {
   Pack<T, kPack<T>> h[packs];
   Pack<T, kPack<T>> dy[packs];
+  T sample;  // an element of the row; each of the lanes that find its shift has another
+
+  // A value that is near to the row's mean, the same for all of its threads: the mean of the first `lanes`
+  // elements. With it taken off, one reading gives the mean and the variance: whatever the row, the
+  // square of what is left of the mean is at most hidden / lanes times the variance.
+  __device__ float find_shift(unsigned lanes) const {
+    float sum[1] = {to_float(sample)};
+    sum_over_lanes(sum, lanes);
+    return sum[0] / static_cast<float>(lanes);
+  }
 
   // Between two readings of the row.
   __device__ void stay_as_read() {
@@ -58,30 +68,27 @@ struct RowPacks {
   }
 };
 
-// Adds what the rows of a block (blockDim.y) have summed, and stores it as the block's share.
-template <int count, int packs>
+// Stores the sums of a block as its share; in a narrow block its rows (blockDim.y) add theirs up first.
+template <bool is_narrow, int count, int packs>
 __device__ inline void store_shares(
-    float* shares, int hidden, const float (&sums)[packs][count], const int (&columns)[packs]) {
-  extern __shared__ float of_block[];
+    float* shares, int hidden, float (&sums)[packs][count], const int (&columns)[packs]) {
   float* place = shares + static_cast<int64_t>(blockIdx.x) * hidden;
-  for (unsigned turn = 0; turn < blockDim.y; ++turn) {
-    if (threadIdx.y == turn) {
+  if constexpr (is_narrow) {
+    extern __shared__ __align__(16) float of_block[];
+    for (unsigned turn = 0; turn + 1 < blockDim.y; ++turn) {
+      if (threadIdx.y == turn && columns[0] < hidden) store_floats(of_block + columns[0], sums[0]);
+      __syncthreads();
+      if (threadIdx.y == turn + 1 && columns[0] < hidden) {
 #pragma unroll
-      for (int n = 0; n < packs; ++n) {
-        if (columns[n] >= hidden) continue;
-#pragma unroll
-        for (int e = 0; e < count; ++e) {
-          float sum = sums[n][e];
-          if (turn > 0) sum += of_block[columns[n] + e];
-          if (turn + 1 == blockDim.y) {
-            place[columns[n] + e] = sum;
-          } else {
-            of_block[columns[n] + e] = sum;
-          }
-        }
+        for (int e = 0; e < count; ++e) sums[0][e] += of_block[columns[0] + e];
       }
+      __syncthreads();
     }
-    if (blockDim.y > 1) __syncthreads();
+    if (threadIdx.y + 1 < blockDim.y) return;
+  }
+#pragma unroll
+  for (int n = 0; n < packs; ++n) {
+    if (columns[n] < hidden) store_floats(place + columns[n], sums[n]);
   }
 }
 
@@ -89,7 +96,13 @@ template <class T, class W, bool is_rms, bool has_bias, int packs, bool is_narro
 __global__ void __launch_bounds__(kPackThreads, packs == 1 ? 2 : 1)
     norm_backward_kernel(const __grid_constant__ BackwardArguments a) {
   constexpr int kCount = kPack<T>;
-  __shared__ WarpSums<2> shared[2];
+  constexpr int kSums = is_rms ? 2 : 4;
+  __shared__ SharedSums<kSums> shared[2];  // taken in turns, so that one barrier a row is enough
+  if constexpr (!is_narrow) {
+    shared[0].clear();
+    shared[1].clear();
+    __syncthreads();
+  }
   const int64_t step = static_cast<int64_t>(gridDim.x) * (is_narrow ? blockDim.y : 1);
   const int64_t turns = (a.rows + step - 1) / step;
   int64_t row =
@@ -110,6 +123,13 @@ __global__ void __launch_bounds__(kPackThreads, packs == 1 ? 2 : 1)
   float dbias[packs][kCount] = {};
   const auto read = [&](int64_t at) {
     RowPacks<T, packs> packs_of_row;
+    if constexpr (!is_rms) {
+      packs_of_row.sample = T(0.0f);
+      if (at < a.rows) {
+        packs_of_row.sample =
+            static_cast<const T*>(a.h)[at * a.h_stride + threadIdx.x % kWarp];
+      }
+    }
 #pragma unroll
     for (int n = 0; n < packs; ++n) {
       packs_of_row.h[n] = packs_of_row.dy[n] = zero_pack<T, kCount>();
@@ -140,37 +160,39 @@ __global__ void __launch_bounds__(kPackThreads, packs == 1 ? 2 : 1)
         for (int e = 0; e < kCount; ++e) g[e] = dy[e];
       }
     };
-    float means[2] = {0, 0};
-    if constexpr (!is_rms) {
-#pragma unroll
-      for (int n = 0; n < packs; ++n) {
-        if (columns[n] >= a.hidden) continue;  // it has no weight
-        unpack_row(n);
-#pragma unroll
-        for (int e = 0; e < kCount; ++e) {
-          means[0] += h[e];
-          means[1] += g[e];
-        }
-      }
-      sum_over_row<is_narrow>(means, shared[0]);
-      means[0] *= a.share;
-      means[1] *= a.share;
-      current.stay_as_read();
-    }
-    float sums[2] = {0, 0};
+    // Σ (h - shift)², Σ (h - shift) g, Σ (h - shift) and Σ g; RMSNorm needs the first two, unshifted.
+    const float shift = is_rms ? 0.0f : current.find_shift(is_narrow ? blockDim.x : kWarp);
+    float sums[kSums] = {};
 #pragma unroll
     for (int n = 0; n < packs; ++n) {
-      if (columns[n] >= a.hidden) continue;
+      if (columns[n] >= a.hidden) continue;  // it has no weight
       unpack_row(n);
 #pragma unroll
       for (int e = 0; e < kCount; ++e) {
-        const float centred = is_rms ? h[e] : h[e] - means[0];
-        sums[0] = fmaf(centred, centred, sums[0]);
-        sums[1] = fmaf(centred, g[e], sums[1]);
+        const float shifted = is_rms ? h[e] : h[e] - shift;
+        sums[0] = fmaf(shifted, shifted, sums[0]);
+        sums[1] = fmaf(shifted, g[e], sums[1]);
+        if constexpr (!is_rms) {
+          sums[2] += shifted;
+          sums[3] += g[e];
+        }
       }
     }
-    sum_over_row<is_narrow>(sums, is_rms ? shared[turn & 1] : shared[1]);
-    const RowFactors f = find_factors(means[0], means[1], sums[0], sums[1], a);
+    if constexpr (is_narrow) {
+      sum_over_lanes(sums, blockDim.x);
+    } else {
+      sum_together(sums, shared[turn & 1]);
+    }
+    float mean = 0;
+    float g_mean = 0;
+    if constexpr (!is_rms) {
+      const float offset = sums[2] * a.share;
+      sums[0] = fmaxf(fmaf(-offset, sums[2], sums[0]), 0.0f);
+      sums[1] = fmaf(-offset, sums[3], sums[1]);
+      mean = shift + offset;
+      g_mean = sums[3] * a.share;
+    }
+    const RowFactors f = find_factors(mean, g_mean, sums[0], sums[1], a);
     current.stay_as_read();
     if (row < a.rows) {
 #pragma unroll
@@ -197,8 +219,8 @@ __global__ void __launch_bounds__(kPackThreads, packs == 1 ? 2 : 1)
     }
     current = next;
   }
-  if (a.dweight_shares) store_shares(a.dweight_shares, a.hidden, dweight, columns);
-  if (has_bias && a.dbias_shares) store_shares(a.dbias_shares, a.hidden, dbias, columns);
+  if (a.dweight_shares) store_shares<is_narrow>(a.dweight_shares, a.hidden, dweight, columns);
+  if (has_bias && a.dbias_shares) store_shares<is_narrow>(a.dbias_shares, a.hidden, dbias, columns);
 }
 
 // dh of rows of any length at any address, element by element; what the rows' sums say is kept for

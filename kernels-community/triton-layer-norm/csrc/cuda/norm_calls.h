@@ -62,13 +62,15 @@ struct BackwardCall {
 
 // How a kernel is laid over its rows: `threads` for each row, and `rows` rows in a block. A thread
 // holds `packs` packs of 16 bytes; 0: it walks along the row, element by element. Where there are many
-// rows, blocks may be crowded: more of them at once, with fewer registers each.
+// rows, blocks may be crowded: more of them at once, with fewer registers each. A common length of rows
+// has kernels of its own, for threads whose packs are the whole row.
 struct Form {
   int threads;
   int rows;
   int packs;
   bool pdl;
   bool is_crowded;
+  bool is_whole = false;
 };
 
 Form choose_forward_form(const ForwardCall& call, const Device& device);

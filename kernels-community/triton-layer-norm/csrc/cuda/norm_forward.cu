@@ -22,6 +22,14 @@ bool has_packs(const ForwardCall& call, int element_bytes) {
          is_aligned(call.bias) && is_aligned(call.y) && is_aligned(call.sum);
 }
 
+// Whether there are kernels for rows of just this length, of which each thread has two packs.
+bool is_common(const ForwardCall& call, int packs) {
+  const bool is_dense = call.rows <= 1 || call.x_stride == call.hidden;
+  const bool is_plain = !call.residual && call.weight && !(call.is_rms && call.bias);
+  return is_dense && is_plain && call.element != Element::kFloat && !call.has_wide_parameters &&
+         (packs == 256 || packs == 512 || packs == 1024);
+}
+
 int power_of_two_from(int n) {
   int power = 1;
   while (power < n) power *= 2;
@@ -40,6 +48,12 @@ Form choose_forward_form(const ForwardCall& call, const Device& device) {
   if (!has_packs(call, bytes) || packs > 4 * kPackThreads) {
     const int threads = multiple_from(call.hidden / 4 + 1, kWarp);
     return {threads < kMaxThreads ? threads : kMaxThreads, 1, 0, pdl, false};
+  }
+  if (is_common(call, packs)) {
+    // Where eight rows a multiprocessor are all there are, one wave of them is sooner done than two.
+    const bool is_crowded = packs == 512 && call.rows > 6 * device.processors &&
+                            call.rows <= 8 * device.processors;
+    return {packs / 2, 1, 2, pdl, is_crowded, true};
   }
   if (packs <= kWarp) {
     const int threads = power_of_two_from(packs);

@@ -179,7 +179,7 @@ std::tuple<Tensor, Tensor> add_norm(
   return {y, sum};
 }
 
-std::tuple<Tensor, Tensor, Tensor> norm_backward(
+std::tuple<Tensor, Optional, Optional> norm_backward(
     const Tensor& h, Optional weight, const Tensor& dy, Optional dsum, double eps, bool is_rms,
     bool wants_dweight, bool wants_dbias) {
   const Element element = element_of(h);
@@ -197,16 +197,18 @@ std::tuple<Tensor, Tensor, Tensor> norm_backward(
   const std::optional<Rows> dsum_rows = dsum ? std::optional<Rows>(rows_of(*dsum)) : std::nullopt;
   const auto sum_dtype = wide_parameters ? ScalarType::Float : h.scalar_type();
   Tensor dh = make_like(h, h.scalar_type());
-  Tensor dweight = make_row(h, sum_dtype, wants_dweight ? hidden : 0);
-  Tensor dbias = make_row(h, sum_dtype, wants_dbias ? hidden : 0);
+  Optional dweight;
+  Optional dbias;
+  if (wants_dweight) dweight = make_row(h, sum_dtype, hidden);
+  if (wants_dbias) dbias = make_row(h, sum_dtype, hidden);
   if (hidden == 0) return {dh, dweight, dbias};
   const CurrentStream stream(h);
   const Device& device = device_of(h);
   BackwardCall call = {
       h_rows.tensor.const_data_ptr(), memory_of(weight), dy_rows.tensor.const_data_ptr(),
       dsum_rows ? dsum_rows->tensor.const_data_ptr() : nullptr, dh.mutable_data_ptr(),
-      wants_dweight ? dweight.mutable_data_ptr() : nullptr,
-      wants_dbias ? dbias.mutable_data_ptr() : nullptr, nullptr, nullptr, h.numel() / hidden,
+      dweight ? dweight->mutable_data_ptr() : nullptr,
+      dbias ? dbias->mutable_data_ptr() : nullptr, nullptr, nullptr, h.numel() / hidden,
       hidden, h_rows.stride, dy_rows.stride, dsum_rows ? dsum_rows->stride : 0,
       static_cast<float>(eps), is_rms, element, wide_parameters};
   const Form form = choose_backward_form(call, device);

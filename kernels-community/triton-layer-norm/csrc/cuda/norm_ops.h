@@ -21,9 +21,8 @@ std::tuple<Tensor, Tensor> add_norm(
     const Tensor& x, const Tensor& residual, std::optional<Tensor> weight,
     std::optional<Tensor> bias, double eps, bool is_rms, bool wide_sum);
 
-// The gradients of h, of the weight and of a bias of the weight's dtype; the last two have no elements
-// where they are not wanted.
-std::tuple<Tensor, Tensor, Tensor> norm_backward(
+// The gradients of h, and, where they are wanted, of the weight and of a bias of the weight's dtype.
+std::tuple<Tensor, std::optional<Tensor>, std::optional<Tensor>> norm_backward(
     const Tensor& h, std::optional<Tensor> weight, const Tensor& dy, std::optional<Tensor> dsum,
     double eps, bool is_rms, bool wants_dweight, bool wants_dbias);
 

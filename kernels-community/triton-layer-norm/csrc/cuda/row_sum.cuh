@@ -21,19 +21,26 @@ struct WarpSums {
   float4 of[count][kMaxWarps / 4];
 };
 
-// Gives every thread of a row the sums of `values` over them; there are at most `most` warps.
-template <bool is_narrow, int most = kPackThreads / kWarp, int count>
-__device__ inline void sum_over_row(float (&values)[count], WarpSums<count>& shared) {
-  const unsigned width = blockDim.x;
+// Gives the lanes of a row, `width` of them and at most a warp, the sums of `values`.
+template <int count>
+__device__ inline void sum_over_lanes(float (&values)[count], unsigned width) {
 #pragma unroll
   for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) {
-    if (!is_narrow || offset < width) {
+    if (offset < width) {
 #pragma unroll
       for (int k = 0; k < count; ++k) {
         values[k] += __shfl_xor_sync(kAllLanes, values[k], offset);
       }
     }
   }
+}
+
+// Gives every thread of a row the sums of `values` over them; there are at most `most` warps, and
+// exactly so many if `is_exact`.
+template <bool is_narrow, int most = kPackThreads / kWarp, bool is_exact = false, int count>
+__device__ inline void sum_over_row(float (&values)[count], WarpSums<count>& shared) {
+  const unsigned width = is_exact ? most * kWarp : blockDim.x;
+  sum_over_lanes(values, is_narrow ? width : kWarp);
   if constexpr (!is_narrow) {
     if (threadIdx.x % kWarp == 0) {
 #pragma unroll
@@ -67,6 +74,55 @@ __device__ inline void sum_over_row(float (&values)[count], WarpSums<count>& sha
       values[k] = (sum.x + sum.y) + (sum.z + sum.w);
     }
   }
+}
+
+// What sum_together passes between the warps of a row. Warps that are missing count as nothing: the room is
+// to be cleared before the first sum.
+template <int count>
+struct SharedSums {
+  float of[count][kPackThreads / kWarp];
+
+  __device__ void clear() {
+    for (unsigned i = threadIdx.x; i < sizeof(of) / sizeof(float); i += blockDim.x) of[0][i] = 0;
+  }
+};
+
+// The same as sum_over_row for two or four sums in a block of whole warps: with half the instructions,
+// and later done, which is better where there are many rows to a thread. The lanes share the sums out,
+// so that each has a part of one, and tell each other in the end.
+template <int count>
+__device__ inline void sum_together(float (&values)[count], SharedSums<count>& shared) {
+  constexpr int kLanes = kWarp / count;  // that have a part of the same sum
+  const unsigned lane = threadIdx.x % kWarp;
+  unsigned offset = kWarp / 2;
+#pragma unroll
+  for (int left = count / 2; left > 0; left /= 2) {
+    const bool is_upper = (lane & offset) != 0;
+#pragma unroll
+    for (int k = 0; k < left; ++k) {
+      const float sent = is_upper ? values[k] : values[k + left];
+      values[k] = is_upper ? values[k + left] : values[k];
+      values[k] += __shfl_xor_sync(kAllLanes, sent, offset);
+    }
+    offset /= 2;
+  }
+  float sum = values[0];
+#pragma unroll
+  for (int apart = kLanes / 2; apart > 0; apart /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, apart);
+  }
+  const float(&own)[kPackThreads / kWarp] = shared.of[lane / kLanes];
+  if (lane % kLanes == 0) shared.of[lane / kLanes][threadIdx.x / kWarp] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int i = 0; i < kPackThreads / kWarp; i += kLanes) sum += own[i + lane % kLanes];
+#pragma unroll
+  for (int apart = kLanes / 2; apart > 0; apart /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, apart);
+  }
+#pragma unroll
+  for (int k = 0; k < count; ++k) values[k] = __shfl_sync(kAllLanes, sum, k * kLanes);
 }
 
 // With PDL a kernel may be on the multiprocessors while its predecessor still runs: nothing is read or

@@ -13,6 +13,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from . import _compiled, _launch
+from ._recording import find_recorder
 
 __all__ = ["add_norm", "norm"]
 
@@ -40,31 +41,22 @@ class Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         if torch.is_grad_enabled():
-            return _once_differentiate_norm(ctx, dy)
-        return _differentiate_norm(ctx, dy)
-
-
-def _differentiate_norm(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    x, weight, bias = ctx.saved_tensors
-    plan, eps = ctx.options
-    _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
-    if _compiled.is_here and _compiled.fits(x, None, weight, bias, True):
-        dx, dweight, dbias = _compiled.norm_backward(
-            x, weight, dy, None, eps, plan.is_rms, wants_weight, wants_bias
-        )
-        return dx, dweight if wants_weight else None, dbias if wants_bias else None, None, None
-    gradients = _launch.backward(
-        *(x, weight, dy, None, eps),
-        is_rms=plan.is_rms,
-        dweight_dtype=_dtype_if(wants_weight, weight),
-        dbias_dtype=_dtype_if(wants_bias, bias),
-    )
-    return *gradients, None, None
-
-
-# Refuses a gradient of the gradient. Its wrapper takes as long as the op, and is of use only where
-# autograd records the backward, too.
-_once_differentiate_norm = once_differentiable(_differentiate_norm)
+            return _differentiate_norm_once(ctx, dy)
+        x, weight, bias = ctx.saved_tensors
+        plan, eps = ctx.options
+        _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
+        if _compiled.is_here and _compiled.fits(x, None, weight, bias, True):
+            gradients = _compiled.norm_backward(
+                x, weight, dy, None, eps, plan.is_rms, wants_weight, wants_bias
+            )
+        else:
+            gradients = _launch.backward(
+                *(x, weight, dy, None, eps),
+                is_rms=plan.is_rms,
+                dweight_dtype=_dtype_if(wants_weight, weight),
+                dbias_dtype=_dtype_if(wants_bias, bias),
+            )
+        return *gradients, None, None
 
 
 class AddNorm(torch.autograd.Function):
@@ -82,10 +74,11 @@ class AddNorm(torch.autograd.Function):
         return y, total
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, dy: torch.Tensor | None, dsum: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            return _differentiate_add_norm_once(ctx, dy, dsum)
         total, weight, bias = ctx.saved_tensors
         eps, is_rms, x_dtype, residual_dtype = ctx.options
         _, _, _, _, wants_weight, wants_bias = ctx.needs_input_grad
@@ -104,7 +97,10 @@ class AddNorm(torch.autograd.Function):
         return None, None, dh.to(x_dtype), dh.to(residual_dtype), dweight, dbias
 
 
-# Function.apply first asks what torch.func's transforms do with the inputs; the callers
-# have already found that there is none.
-norm = super(torch.autograd.Function, Norm).apply
-add_norm = super(torch.autograd.Function, AddNorm).apply
+# They refuse a gradient of the gradient, which can be asked for only where autograd records the
+# backward, too; their wrapper takes as long as the op.
+_differentiate_norm_once = once_differentiable(Norm.backward)
+_differentiate_add_norm_once = once_differentiable(AddNorm.backward)
+
+norm = find_recorder(Norm)
+add_norm = find_recorder(AddNorm)

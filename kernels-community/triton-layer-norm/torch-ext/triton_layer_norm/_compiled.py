@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from ._checks import check_norm
 from ._launch import HAS_TRITON, LAUNCHES_DIRECTLY
 from ._ops import add_op_namespace_prefix, ops
+from ._recording import find_recorder
 
 __all__ = [
     "add_norm",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 is_here: bool = hasattr(ops, "cuda_norm")
+_is_grad_enabled = torch.is_grad_enabled
 
 # The longest rows that are read once, by the dtype of x: forward, and with a backward to come.
 _LONGEST = {
@@ -37,8 +39,11 @@ _LONGEST = {
     torch.float16: (16384, 8192),
 }
 _PACK = 8  # rows of a multiple of it are read in whole packs
-# Where the compiled forward is the faster one: calls of so many elements, in rows of at most so many.
+# Where the compiled forward is the faster one: RMSNorms of so many elements, in rows of at most so many;
+# and 16-bit rows that it has a kernel for, in LayerNorm from so many elements.
 _LONG, _LONG_ROWS = 1 << 25, 4096
+_COMMON = frozenset({2048, 4096, 8192})
+_MANY = 1 << 24
 
 
 def _find(name: str) -> Callable[..., Any]:
@@ -84,14 +89,19 @@ def fits(
     return residual is None or residual.dtype is dtype or residual.dtype is torch.float32
 
 
-def is_better_in_triton(x: torch.Tensor, is_rms: bool) -> bool:
+def is_better_in_triton(x: torch.Tensor, is_rms: bool, is_recorded: bool) -> bool:
     """Whether Triton's forward of such an `x` is the faster, launched as this version of it can be.
 
-    Measured on an H200: docs/kernels/triton-layer-norm.md.
+    Short calls that autograd records are better here: the host is what takes the time then, and it
+    is done sooner. Measured on an H200: docs/kernels/triton-layer-norm.md.
     """
-    if x.numel() >= _LONG:
-        return HAS_TRITON and not (is_rms and x.shape[-1] <= _LONG_ROWS)
-    return LAUNCHES_DIRECTLY
+    hidden = x.shape[-1]
+    count = x.numel()
+    if hidden in _COMMON and x.dtype is not torch.float32 and (is_rms or count >= _MANY):
+        return False
+    if count >= _LONG:
+        return HAS_TRITON and not (is_rms and hidden <= _LONG_ROWS)
+    return LAUNCHES_DIRECTLY and not is_recorded
 
 
 class _Norm(torch.autograd.Function):
@@ -112,21 +122,13 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            return _once_differentiate_norm(ctx, dy)
-        return _differentiate_norm(ctx, dy)
-
-
-def _differentiate_norm(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    x, weight = ctx.saved_tensors
-    _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
-    dx, dweight, dbias = norm_backward(x, weight, dy, None, *ctx.options, wants_weight, wants_bias)
-    return dx, dweight if wants_weight else None, dbias if wants_bias else None, None, None
-
-
-# Refuses a gradient of the gradient. Its wrapper takes as long as the op, and is of use only where
-# autograd records the backward, too.
-_once_differentiate_norm = once_differentiable(_differentiate_norm)
+        if _is_grad_enabled():
+            return _differentiate_norm_once(ctx, dy)
+        x, weight = ctx.saved_tensors
+        _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
+        eps, is_rms = ctx.options
+        gradients = norm_backward(x, weight, dy, None, eps, is_rms, wants_weight, wants_bias)
+        return *gradients, None, None
 
 
 class _AddNorm(torch.autograd.Function):
@@ -146,16 +148,17 @@ class _AddNorm(torch.autograd.Function):
         y, total = add_norm(x, residual, weight, bias, eps, is_rms, wide_sum)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(total, weight)
-        ctx.options = (eps, is_rms)
-        ctx.dtypes = (x.dtype, residual.dtype)
+        ctx.options = (eps, is_rms, x.dtype, residual.dtype)
         return y, total
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, dy: torch.Tensor | None, dsum: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
+        if _is_grad_enabled():
+            return _differentiate_add_norm_once(ctx, dy, dsum)
         total, weight = ctx.saved_tensors
+        eps, is_rms, x_dtype, residual_dtype = ctx.options
         _, _, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         dweight = dbias = None
         dh = dsum
@@ -164,20 +167,25 @@ class _AddNorm(torch.autograd.Function):
             wide = total.dtype
             if weight is not None and weight.dtype is not wide and wide is torch.float32:
                 weight = weight.float()
+            if dy.dtype is not wide:
+                dy = dy.to(wide)
             dh, dweight, dbias = norm_backward(
-                total, weight, dy.to(wide), dsum, *ctx.options, wants_weight, wants_bias
+                total, weight, dy, dsum, eps, is_rms, wants_weight, wants_bias
             )
         if dh is None:
             return (None,) * 7
-        x_dtype, residual_dtype = ctx.dtypes
-        rest = (dweight if wants_weight else None, dbias if wants_bias else None)
-        return dh.to(x_dtype), dh.to(residual_dtype), *rest, None, None, None
+        dx = dh if dh.dtype is x_dtype else dh.to(x_dtype)
+        dresidual = dh if dh.dtype is residual_dtype else dh.to(residual_dtype)
+        return dx, dresidual, dweight, dbias, None, None, None
 
 
-# Function.apply first asks what torch.func's transforms do with the inputs; the callers
-# have already found that there is none.
-record_norm = super(torch.autograd.Function, _Norm).apply
-record_add_norm = super(torch.autograd.Function, _AddNorm).apply
+# They refuse a gradient of the gradient, which can be asked for only where autograd records the
+# backward, too; their wrapper takes as long as the op.
+_differentiate_norm_once = once_differentiable(_Norm.backward)
+_differentiate_add_norm_once = once_differentiable(_AddNorm.backward)
+
+record_norm = find_recorder(_Norm)
+record_add_norm = find_recorder(_AddNorm)
 
 
 def _register_fakes() -> None:
@@ -203,10 +211,10 @@ def _register_fakes() -> None:
 
     def fake_norm_backward(
         h: torch.Tensor, weight: torch.Tensor | None, dy: torch.Tensor, *others: Any
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> tuple[torch.Tensor | None, ...]:
         check_norm(h, weight, None, dy)
         dtype = h.dtype if weight is None else weight.dtype
-        sums = (h.new_empty(h.shape[-1] if wanted else 0, dtype=dtype) for wanted in others[-2:])
+        sums = (h.new_empty(h.shape[-1], dtype=dtype) if wanted else None for wanted in others[-2:])
         return h.new_empty(h.shape), *sums
 
     fakes = {

@@ -43,7 +43,7 @@ def _norm(x: torch.Tensor, weight: Optional, bias: Optional, eps: float, is_rms:
         x.is_cuda
         and _compiled.is_here
         and _compiled.fits(x, None, weight, bias, False)
-        and not _compiled.is_better_in_triton(x, is_rms)
+        and not _compiled.is_better_in_triton(x, is_rms, False)
     ):
         return _compiled.norm(x, weight, bias, eps, is_rms)
     plan = _launch.find_plan(x, None, weight, bias, is_rms, None) if x.is_cuda else None
@@ -101,7 +101,7 @@ def _norm_backward(
     dweight_dtype: torch.dtype | None,
     dbias_dtype: torch.dtype | None,
 ) -> Any:
-    """Gradients that nobody wants have no elements, since an op cannot return None."""
+    """Gradients that nobody wants have no elements, since a custom_op cannot return None."""
     wants = (dweight_dtype is not None, dbias_dtype is not None)
     dtypes = {h.dtype, dy.dtype, h.dtype if dsum is None else dsum.dtype}
     sums_dtype = h.dtype if weight is None else weight.dtype
@@ -112,9 +112,8 @@ def _norm_backward(
         and {dweight_dtype, dbias_dtype} <= {None, sums_dtype}
         and _compiled.fits(h, None, weight, None, True)
     ):
-        return _compiled.norm_backward(h, weight, dy, dsum, eps, is_rms, *wants)
-    nothing = h.new_empty(0)
-    if h.is_cuda and _launch.find_plan(h, None, weight, None, is_rms, None) is not None:
+        dh, dweight, dbias = _compiled.norm_backward(h, weight, dy, dsum, eps, is_rms, *wants)
+    elif h.is_cuda and _launch.find_plan(h, None, weight, None, is_rms, None) is not None:
         dh, dweight, dbias = _launch.backward(
             *(h, weight, dy, dsum, eps),
             is_rms=is_rms,
@@ -128,8 +127,8 @@ def _norm_backward(
         dbias = None if dbias_dtype is None else dbias.to(dbias_dtype)
     return (
         dh,
-        nothing if dweight is None else dweight,
-        nothing.clone() if dbias is None else dbias,
+        h.new_empty(0) if dweight is None else dweight,
+        h.new_empty(0) if dbias is None else dbias,
     )
 
 

@@ -18,9 +18,9 @@ __all__ = ["layer_norm_fn", "rms_norm_fn", "rms_norm_forward"]
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 _PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})
-# Up to so many elements the host is what takes the time when autograd records, and torch's own
-# functions, which record in C++, take less of it. Measured: docs/kernels/triton-layer-norm.md.
-_FEW_RECORDED = 1 << 22
+# Up to so many elements the host is what takes the time when autograd records, in a model too, and
+# torch's own functions, which record in C++, take less of it. Measured: docs/kernels/triton-layer-norm.md.
+_FEW_RECORDED = 1 << 21
 _HAS_FUSED_RMS_NORM = hasattr(torch.ops.aten, "_fused_rms_norm_backward")
 
 _is_grad_enabled = torch.is_grad_enabled
@@ -161,7 +161,7 @@ def _norm_directly(
         if (
             _compiled.is_here
             and _compiled.fits(x, None, weight, bias, is_recorded)
-            and not _compiled.is_better_in_triton(x, is_rms)
+            and not _compiled.is_better_in_triton(x, is_rms, is_recorded)
         ):
             call = _compiled.record_norm if is_recorded else _compiled.norm
             return call(x, weight, bias, eps, is_rms)

@@ -85,7 +85,7 @@ def _read_component(
     if table.data.get("src") == []:
         note = table.faults.add if edition == CURRENT_EDITION else table.faults.doubt
         message = "found an empty list; expected the files of this component, or no component"
-        note((*table.path, "src"), "bad-value", message)
+        note((*table.path, "src"), "no-files", message)
     include = check.read_paths(table, "include")
     cxx_flags = table.texts("cxx-flags") or ()
     # Where the backend is not known, every backend's keys are let through.

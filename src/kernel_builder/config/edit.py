@@ -123,6 +123,8 @@ def _plain(text: str) -> str:
 def _like(before: str, after: str) -> str:
     """Set new headers apart by empty lines; begin the text, and end its lines, as it was before."""
     known = {line.strip() for line in _plain(before).splitlines()}
+    # A header that was renamed in its place is no new one.
+    known |= {re.sub(r"^(\[\s*)torch(\s*\])", r"\1torch-noarch\2", line) for line in known}
     lines: list[str] = []
     apart = False
     for line in after.splitlines():
@@ -231,13 +233,33 @@ def _edit_tables(text: str, old: Build, licence: str | None) -> str:
         general["version"] = old.general.version
     if "license" not in general:
         general["license"] = licence
-    if "edition" in general:
-        general["edition"] = CURRENT_EDITION
-    else:
-        general["edition"] = CURRENT_EDITION
+    general["edition"] = CURRENT_EDITION
     if old.edition == 3 and isinstance(old.framework, TorchNoarch):
         document["torch-noarch"] = tomlkit.table()
-    return tomlkit.dumps(document)
+    return _gather(text, tomlkit.dumps(document))
+
+
+def _gather(before: str, after: str) -> str:
+    """Move new keys of ``[general]`` up to its other values.
+
+    tomlkit writes them below the comments that end a table, and those are about the table that comes next.
+    """
+    old, new = index_lines(before), index_lines(after)
+    lines = after.splitlines(keepends=True)
+    if not lines[new["general",].line - 1].lstrip().startswith("["):
+        return after
+    direct = [path for path in new if len(path) == 2 and path[0] == "general"]
+    # The last line of each value; tables have no text.
+    ends = {path: new[path].line + text.count("\n") for path in direct if (text := new[path].text)}
+    end = max((ends[path] for path in ends if path in old), default=len(lines))
+    moved = sorted(at - 1 for path, at in ends.items() if path not in old and at > end)
+    rest = []
+    for at, line in enumerate(lines):
+        # tomlkit sets a table below a new key apart; a comment stays with what it is about.
+        parted = at - 1 in moved and not line.strip() and lines[moved[0] - 1].startswith("#")
+        if at >= end and at not in moved and not parted:
+            rest.append(line)
+    return "".join([*lines[:end], *(lines[at] for at in moved), *rest])
 
 
 def _edit_universal(document: TOMLDocument, old: Build) -> None:

@@ -21,7 +21,7 @@ from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
 
 # Faults of the current edition that older ones were allowed, since published projects have them.
-STRICTER = frozenset({"bad-arch"})
+STRICTER = frozenset({"bad-arch", "no-files"})
 
 
 def check_meaning(build: Build, raw: Mapping[str, Any], faults: Faults) -> None:

@@ -276,3 +276,39 @@ def test_what_the_current_edition_refuses_is_named_by_its_line_in_the_old_file()
     with pytest.raises(ConfigError) as caught:
         migrate(text.encode(), licence="MIT")
     assert [fault.line for fault in caught.value.faults] == [10]
+
+
+def test_new_keys_stand_with_the_others_and_not_below_the_comment_of_the_next_table() -> None:
+    text = """\
+[general]
+name = "abc" # its name
+backends = [
+  "cpu", # one
+] # all
+
+# where it goes
+[general.hub]
+repo-id = "a/abc"
+
+# --- python ---
+[torch-noarch]
+"""
+    after = migrate(text.encode(), licence="MIT")
+    added = '] # all\nversion = 1\nlicense = "MIT"\nedition = 5\n\n# where it goes\n[general.hub]\n'
+    assert after == text.replace("] # all\n\n# where it goes\n[general.hub]\n", added)
+
+
+def test_new_keys_of_the_last_table_before_a_comment() -> None:
+    text = '[general]\nname = "abc"\nuniversal = true\n\n# the rest\n[torch]\n'
+    after = migrate(text.encode(), licence="MIT")
+    assert after.startswith('[general]\nname = "abc"\nbackends = [')
+    assert after.endswith("\nedition = 5\n\n# the rest\n[torch-noarch]\n")
+
+
+def test_a_component_without_files_is_named_in_the_old_file() -> None:
+    text = (
+        '[general]\nname = "abc"\nversion = 1\nlicense = "MIT"\nbackends = ["cuda"]\n'
+        + '[torch]\n[kernel.a]\nbackend = "cuda"\ndepends = []\nsrc = []\n'
+    )
+    with pytest.raises(ConfigError, match=r"kernel\.a\.src: found an empty list"):
+        migrate(text.encode())

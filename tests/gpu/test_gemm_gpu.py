@@ -83,6 +83,32 @@ def test_every_tile_on_every_shape(
     assert (guarded[-1] == 7).all()
 
 
+@pytest.fixture(scope="module")
+def many_results(gemm: ModuleType) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    """The arguments and the result of a product that is all writing: 200 MB, one block of K."""
+    arguments = draw(16_384, 6144, 128)
+    c = gemm.gemm_nt(*arguments)
+    rows = slice(None, None, 61)
+    assert_close(
+        gemm, c[rows], (arguments[0][rows], arguments[1], arguments[2][rows], arguments[3])
+    )
+    return arguments, c
+
+
+@pytest.mark.parametrize("tile", range(TILES))
+def test_results_that_leave_slower_than_they_come(
+    gemm: ModuleType, tile: int, many_results: tuple[tuple[torch.Tensor, ...], torch.Tensor]
+) -> None:
+    """A block must not write a tile over the one before it, which still leaves for memory.
+
+    With one block of K there is one order of summing, so all tiles have the same bits.
+    """
+    arguments, expected = many_results
+    c = torch.full_like(expected, float("nan"))
+    gemm.ops.gemm_out(c, *arguments, True, tile)
+    assert torch.equal(c, expected)
+
+
 def test_there_are_no_other_tiles(gemm: ModuleType) -> None:
     arguments = draw(8, 8, 128)
     c = torch.empty(8, 8, dtype=torch.bfloat16, device="cuda")

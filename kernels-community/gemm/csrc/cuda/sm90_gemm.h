@@ -372,7 +372,14 @@ __device__ __forceinline__ void store_tile(
     for (int piece = 0; piece < Tile::kPieces; ++piece) {
       const uint32_t buffer =
           buffers + (wave * Tile::kPieces + piece) % Tile::kPieceBuffers * kSlot;
-      if (lane == 0) ptx::wait_stores_read<Tile::kPieceBuffers - 1>();
+      if (lane == 0) {
+        // The tile before this one may have ended with the buffer that this one begins with.
+        if (wave == 0 && piece == 0) {
+          ptx::wait_stores_read<0>();
+        } else {
+          ptx::wait_stores_read<Tile::kPieceBuffers - 1>();
+        }
+      }
       __syncwarp();
 #pragma unroll
       for (int j = 0; j < Tile::kPieceColumns / 8; j += 2) {

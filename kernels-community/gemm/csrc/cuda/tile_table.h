@@ -83,7 +83,7 @@ using Compiled = TileList<
 
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
     {0.356, 0.430, 0.71, 1.8},
-    {0.560, 0.790, 1.45, 2.0},
+    {0.560, 0.785, 1.45, 2.0},
     {0.421, 0.581, 1.09, 1.8},
     {0.388, 0.506, 0.99, 1.8},
     {0.372, 0.476, 1.04, 1.6},
@@ -99,8 +99,7 @@ inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with
 }});
 
 constexpr double kCacheBytesPerMicrosecond = 10.0e6;
-constexpr double kTailStart = 1.0;  // microseconds until the second launch of a plan is under way
-constexpr double kWorthATail = 0.988;  // of the time of one launch; a smaller gain may be an error
+constexpr double kTailStart = 3.5;  // microseconds that a second launch costs beside its work
 
 struct Sizes {
   int64_t m;
@@ -175,7 +174,6 @@ constexpr Plan choose_one(const Sizes& sizes, int processors) {
 // fit into whole rounds are cut in another way, and run while the last of those rounds ends.
 constexpr Plan choose_plan(const Sizes& sizes, int processors) {
   Plan best = choose_one(sizes, processors);
-  double to_beat = best.microseconds * kWorthATail;
   for (int i = 0; i < Compiled::kCount; ++i) {
     const TileFacts& tile = kTiles[i];
     if (tile.splits > 1 || tile.blocks_per_sm > 1) continue;
@@ -189,9 +187,7 @@ constexpr Plan choose_plan(const Sizes& sizes, int processors) {
     const Plan tail = choose_one({sizes.m - split, sizes.n, sizes.k_blocks}, processors);
     const double time = estimate(tile, {split, sizes.n, sizes.k_blocks}, processors) + kTailStart +
                         tail.microseconds - kTiles[tail.tile].cost.launch;
-    if (tail.tile == i || time >= to_beat) continue;
-    best = {i, split, tail.tile, time};
-    to_beat = time;
+    if (tail.tile != i && time < best.microseconds) best = {i, split, tail.tile, time};
   }
   return best;
 }

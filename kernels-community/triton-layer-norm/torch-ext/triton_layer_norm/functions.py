@@ -102,17 +102,6 @@ def _is_direct(x: torch.Tensor) -> bool:
     )
 
 
-def _is_better_in_torch(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, is_rms: bool
-) -> bool:
-    """Whether torch has this as one kernel of its own, rounding as we do; it checks the shapes."""
-    if weight is None or weight.dtype is not x.dtype or not weight.is_cuda:
-        return False
-    if is_rms:
-        return bias is None and _HAS_FUSED_RMS_NORM
-    return bias is None or (bias.dtype is x.dtype and bias.is_cuda)
-
-
 def _has_op(x: torch.Tensor) -> bool:
     """Whether the op is needed, and can be: torch.func's transforms go through the formulas."""
     return x.is_cuda and (_is_compiling() or _functorch_level() is None)
@@ -125,7 +114,29 @@ def norm(
     eps: float,
     is_rms: bool,
 ) -> torch.Tensor:
-    """Return the norm alone, by the shortest way; the layers begin here."""
+    """Return the norm alone, by the shortest way; the layers begin here.
+
+    Short calls that autograd records are torch's, where it has this as one kernel of its own that
+    rounds as we do. It takes every kind of tensor, and checks them.
+    """
+    if (
+        weight is not None
+        and not _is_compiling()  # first: a graph is to hold for any number of rows
+        and (weight.requires_grad or x.requires_grad)
+        and 0 < x.numel() <= _FEW_RECORDED
+        and x.is_cuda
+        and weight.dtype is x.dtype
+        and (bias is None or (not is_rms and bias.dtype is x.dtype))
+        and _is_grad_enabled()
+        and (_HAS_FUSED_RMS_NORM or not is_rms)
+    ):
+        try:
+            if is_rms:
+                return torch.rms_norm(x, x.shape[-1:], weight, eps)
+            return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+        except RuntimeError:
+            check_norm(x, weight, bias, None)  # says it better
+            raise
     if _is_direct(x):
         y = _norm_directly(x, weight, bias, eps, is_rms)
         if y is not None:
@@ -150,14 +161,6 @@ def _norm_directly(
         or (bias is not None and bias.requires_grad)
     )
     try:
-        if (
-            is_recorded
-            and 0 < x.numel() <= _FEW_RECORDED
-            and _is_better_in_torch(x, weight, bias, is_rms)
-        ):
-            if is_rms:
-                return torch.rms_norm(x, x.shape[-1:], weight, eps)
-            return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
         if (
             _compiled.is_here
             and _compiled.fits(x, None, weight, bias, is_recorded)

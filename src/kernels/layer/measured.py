@@ -53,6 +53,7 @@ class Selection:
     ) -> None:
         self._file = file
         self._device_type = device_type
+        self._autocast_type = _find_autocast_type(device_type)
         self._training = training
         self._compiled = compiled
         self._lock = threading.RLock()
@@ -67,7 +68,7 @@ class Selection:
         is_compiling = torch.compiler.is_compiling
         is_grad_enabled = torch.is_grad_enabled
         is_autocast_enabled = torch.is_autocast_enabled
-        tensor, device_type = torch.Tensor, self._device_type
+        tensor, autocast_type = torch.Tensor, self._autocast_type
         choices = self._choices
 
         @functools.wraps(original)
@@ -77,16 +78,19 @@ class Selection:
                     return kernel(module, *args, **kwargs)
                 return original(module, *args, **kwargs)
             # This part of every call is written for speed.
-            key: list[Any] = [is_grad_enabled(), is_autocast_enabled(device_type)]
-            for value in (*args, *kwargs.values()) if kwargs else args:
-                if isinstance(value, tensor):
-                    key += (value.shape, value.dtype, value.get_device(), value.is_contiguous())
-                elif isinstance(value, list | tuple | dict):
-                    key.append(self._describe(value))
-                else:
-                    key.append(type(value))
+            key: list[Any] = [is_grad_enabled(), is_autocast_enabled(autocast_type)]
+            try:
+                for value in (*args, *kwargs.values()) if kwargs else args:
+                    if isinstance(value, tensor):
+                        key += (value.shape, value.dtype, value.get_device(), value.is_contiguous())
+                    elif isinstance(value, list | tuple | dict):
+                        key.append(self._describe(value))
+                    else:
+                        key.append(type(value))
+            except RuntimeError:  # nested tensors have no shape
+                key.clear()
             call_key = tuple(key)
-            is_kernel = choices.get(call_key)
+            is_kernel = choices.get(call_key) if call_key else False
             if is_kernel is None:
                 call = _Call(kernel, original, module, args, kwargs)
                 is_kernel = self._decide(call_key, call)
@@ -128,7 +132,7 @@ class Selection:
 
         facts = [_describe(each, self._device_type) for each in iterate_tensors(values)]
         recorded = " recorded" if torch.is_grad_enabled() else ""
-        autocast = " autocast" if torch.is_autocast_enabled(self._device_type) else ""
+        autocast = " autocast" if torch.is_autocast_enabled(self._autocast_type) else ""
         return ", ".join(facts) + recorded + autocast
 
     def _choose_for_graphs(self) -> bool:
@@ -149,6 +153,17 @@ class Selection:
         with _undisturbed(trial), _unseen_by_checkpoints():
             ours, theirs = time_both(runs[0], runs[1], _synchronizer(trial))
         return Timing(kernel_us=ours * 1e6, original_us=theirs * 1e6)
+
+
+def _find_autocast_type(device_type: str) -> str:
+    """Return the type of device whose autocast counts: torch raises where it does not know one."""
+    import torch
+
+    try:
+        torch.is_autocast_enabled(device_type)
+    except RuntimeError:
+        return "cpu"
+    return device_type
 
 
 def time_both(

@@ -22,6 +22,7 @@ from kernels import (
 )
 from kernels.layer import kernelization, measured
 from kernels.layer.binding import find_bound
+from kernels.layer.device import DEVICE_TYPES
 from kernels.layer.timings import Timing, TimingsFile
 
 SOURCE = """
@@ -236,9 +237,12 @@ def test_what_cannot_be_timed_runs_the_original_undecided(kernelized):
             pass
 
         model(torch.randn(3, 4).as_subclass(Special))
+        model(torch.eye(4).to_sparse())
+        with pytest.raises(RuntimeError, match="both self and other to be nested"):
+            model(torch.nested.nested_tensor([torch.ones(1, 4), torch.ones(2, 4)]))
     torch.func.vmap(model)(torch.randn(2, 3, 4))
     assert shapes(model) == {}
-    assert model[0].calls == 3
+    assert model[0].calls == 5
 
 
 def test_tensors_in_a_list_have_shapes_too(write_kernel):
@@ -487,6 +491,18 @@ def test_autocast_is_another_class(kernelized):
         with torch.autocast("cpu"):
             model(torch.randn(32, 4))
     assert set(shapes(model)) == {"float32 32x4", "float32 32x4 autocast"}
+
+
+@pytest.mark.parametrize("device", DEVICE_TYPES)
+def test_a_model_for_any_type_of_device_can_be_measured(write_kernel, device):
+    kernel = LocalLayerRepository(write_kernel(SOURCE, name="slow"), layer_name="Slow")
+    with use_kernel_mapping({"Layer": {device: kernel}}):
+        model = kernelize(Layer(), mode=Mode.INFERENCE, device=device, select="measured")
+    with torch.no_grad():
+        model(torch.randn(16, 4))
+    [shape] = report(model).layers[0].shapes
+    at_home = device == "cpu"
+    assert shape.shape == ("float32 16x4" if at_home else "float32 16x4 on cpu")
 
 
 def test_a_model_that_was_moved_is_not_judged_by_where_it_was(kernelized):

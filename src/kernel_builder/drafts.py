@@ -10,6 +10,7 @@ sources use the name in known ways alone, and in the object it stands whole wher
 from __future__ import annotations
 
 import io
+import operator
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -123,22 +124,20 @@ def find_doubt(content: bytes, draft: str) -> str | None:
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    text = draft.encode()
-    places = [match.start() for match in re.finditer(re.escape(text), content)]
-    pieces = (
-        text[at : at + _PIECE] for at in range(len(text) - len(_TAIL), len(text) - _PIECE + 1)
-    )
+    places = [match.start() for match in re.finditer(re.escape(draft.encode()), content)]
     if not places:
         return "the object does not hold its name"
-    if any(content.count(piece) != len(places) for piece in pieces):
-        return "the compiler took the text of its name apart"
     try:
         file = ELFFile(io.BytesIO(content))
         sections = list(file.iter_sections())
+        names = set(_find_names(sections, sections[file["e_shstrndx"]]))
     except ELFError as err:
         return f"the object cannot be read: {err}"
-    names = set(_find_names(sections, sections[file["e_shstrndx"]]))
-    return _find_hiding(sections) or _find_odd_place(sections, names, places, len(text))
+    return (
+        _find_hiding(sections)
+        or _find_piece(content, len(places))
+        or _find_odd_place(sections, names, places, len(draft))
+    )
 
 
 def put_op_id(content: bytes, op_id: str) -> bytes:
@@ -146,10 +145,52 @@ def put_op_id(content: bytes, op_id: str) -> bytes:
     return content.replace(draft_of(op_id).encode(), op_id.encode())
 
 
+def put_pieces(content: bytes, op_id: str, *, sibling: bytes, sibling_id: str) -> bytes | None:
+    """Write an id over the pieces of its draft that a compiler has made of it.
+
+    Where these are, another object tells, of the same source with the same flags. As the draft and an id
+    have no letter in common, the two differ wherever a letter of the name stands.
+
+    Args:
+        content: the object with the draft.
+        op_id: the id.
+        sibling: the other object.
+        sibling_id: the id that it was compiled with.
+
+    Returns:
+        The object with the id; None where the two differ in more than letters of the name.
+    """
+    if len(content) != len(sibling):
+        return None
+    both = (int.from_bytes(each, "little") for each in (content, sibling))
+    difference = operator.xor(*both).to_bytes(len(content), "little")
+    letters = dict(
+        zip(
+            _TAIL.encode(),
+            zip(sibling_id[-len(_TAIL) :].encode(), op_id[-len(_TAIL) :].encode(), strict=True),
+            strict=True,
+        )
+    )
+    made = bytearray(content)
+    for match in re.finditer(rb"[^\0]", difference):
+        old, new = letters.get(content[match.start()], (None, 0))
+        if old != sibling[match.start()]:
+            return None
+        made[match.start()] = new
+    return bytes(made)
+
+
 def _find_hiding(sections: list[Any]) -> str | None:
     for section in sections:
         if section["sh_flags"] & _COMPRESSED or section.name.startswith(".gnu.lto_"):
             return f"section {section.name} hides what it holds"
+    return None
+
+
+def _find_piece(content: bytes, whole: int) -> str | None:
+    pieces = (_TAIL[at : at + _PIECE].encode() for at in range(len(_TAIL) - _PIECE + 1))
+    if any(content.count(piece) != whole for piece in pieces):
+        return "the compiler took the text of its name apart"
     return None
 
 

@@ -3,7 +3,7 @@
 A record names the files that the compiler read. A file of the project is compared by its bytes,
 one of the system or of torch by its size and time. The namespace of the ops, which changes with
 every source, counts only for objects whose sources mention it, so an edit of one file does not
-compile the others again.
+compile the others again; for most of those it is a draft, which does not change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,16 +70,30 @@ def find_object(cache: ObjectCache, key: ObjectKey, *, stage: Path) -> Path | No
         key: what is to be compiled.
         stage: the directory that the compiler runs in.
     """
+    found = find_objects(cache, key, stage=stage)
+    return next((path for name, path in found if name in (None, key.namespace)), None)
+
+
+def find_objects(
+    cache: ObjectCache, key: ObjectKey, *, stage: Path
+) -> Iterator[tuple[str | None, Path]]:
+    """Find all objects that differ from that of a key in their namespace at most.
+
+    Args:
+        cache: where to look.
+        key: what is to be compiled.
+        stage: the directory that the compiler runs in.
+
+    Yields:
+        The namespace, None where the sources do not mention it, and where the object lies.
+    """
     for record in _read_records(cache, key):
-        if record.get("namespace") not in (None, key.namespace):
-            continue
         if all(_identify(stage, path) == found for path, found in record["files"].items()):
             path = _object_path(cache, record["object"])
             # A machine that went down while it wrote may have left half an object.
             if path.is_file() and _hash(path) == record["object"]:
                 os.utime(path)
-                return path
-    return None
+                yield record.get("namespace"), path
 
 
 def store_object(

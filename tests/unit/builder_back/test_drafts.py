@@ -9,6 +9,7 @@ from kernel_builder.drafts import (
     draft_of,
     find_doubt,
     put_op_id,
+    put_pieces,
     read_use,
     takes_draft,
     uses_plainly,
@@ -133,6 +134,34 @@ def test_what_is_no_object_is_doubted() -> None:
     doubt = find_doubt(b"BC\xc0\xde" + DRAFT.encode(), DRAFT)
     assert doubt is not None
     assert doubt.startswith("the object cannot be read: ")
+
+
+# What g++ makes of a text in two pieces of sixteen bytes that overlap, and of its last letter.
+def make_pieces(name: str, *, more: bytes = b"") -> bytes:
+    text = name.encode()
+    return make_object(text=name, code=b"\x48" + text[:16] + text[-16:] + text[-1:] + more)
+
+
+OTHER_ID = draft_of(OP_ID)[:-12] + "fedcba987654"
+
+
+def test_two_objects_tell_where_the_pieces_of_a_name_are() -> None:
+    assert find_doubt(make_pieces(DRAFT), DRAFT) is not None
+    put = put_pieces(make_pieces(DRAFT), OP_ID, sibling=make_pieces(OTHER_ID), sibling_id=OTHER_ID)
+    assert put == make_pieces(OP_ID)
+
+
+@pytest.mark.parametrize(
+    "sibling",
+    [
+        make_pieces(OTHER_ID, more=b"\0"),  # another length
+        make_pieces(OTHER_ID)[:-1] + b"\1",  # a difference where no letter stands
+        make_pieces(OTHER_ID).replace(OTHER_ID[-12:].encode(), b"fedcba987650"),  # another letter
+    ],
+)
+def test_objects_that_differ_in_more_than_the_name_tell_nothing(sibling: bytes) -> None:
+    content = make_pieces(DRAFT)
+    assert put_pieces(content, OP_ID, sibling=sibling, sibling_id=OTHER_ID) is None
 
 
 def test_the_macros_of_registration_are_plain_uses() -> None:

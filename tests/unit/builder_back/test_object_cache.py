@@ -9,6 +9,7 @@ from kernel_builder.objects import (
     ObjectCache,
     ObjectKey,
     find_object,
+    find_objects,
     parse_depfile,
     prune_objects,
     store_object,
@@ -101,6 +102,24 @@ def test_the_namespace_counts_only_where_it_is_mentioned(cache: ObjectCache, sta
     store(cache, stage, key())
     assert find_object(cache, key(namespace="_k_1"), stage=stage) is not None
     assert find_object(cache, key(namespace="_k_2"), stage=stage) is None
+
+
+def test_objects_of_other_namespaces_are_found_where_the_files_are_the_same(
+    cache: ObjectCache, stage: Path
+) -> None:
+    def found() -> dict[str | None, bytes]:
+        objects = find_objects(cache, key(namespace="_k_9"), stage=stage)
+        return {name: path.read_bytes() for name, path in objects}
+
+    (stage / "a.h").write_text("NAME(TORCH_EXTENSION_NAME)\n")
+    store(cache, stage, key(namespace="_k_1"), b"one")
+    store(cache, stage, key(namespace="_k_2"), b"two")
+    assert found() == {"_k_1": b"one", "_k_2": b"two"}
+    (stage / "a.h").write_text("NAME(TORCH_EXTENSION_NAME);\n")
+    assert found() == {}
+    (stage / "a.h").write_text("int a;\n")
+    store(cache, stage, key(namespace="_k_3"), b"three")
+    assert found() == {None: b"three"}
 
 
 def test_damaged_records_are_as_good_as_none(cache: ObjectCache, stage: Path) -> None:

@@ -215,7 +215,9 @@ class CacheError(KernelError, OSError):
     def __init__(self, path: Path, cause: OSError, *, advice: str = "") -> None:
         self.path = path
         obstacle = find_obstacle(path) if cause.errno in _OBSTRUCTED else None
-        reason = cause.strerror or cause if obstacle is None else f"{obstacle} is no folder"
+        reason = str(cause.strerror or cause)
+        if obstacle is not None:
+            reason = f"{'it' if obstacle == path else obstacle} is no folder ({reason})"
         super().__init__(
             f"The kernel cache cannot be used: {path}: {reason}. "
             + (

@@ -105,6 +105,7 @@ def import_variant(
         SharedSymbolError: its libraries and a loaded one define the same variable, of two sizes.
     """
     from kernels import importer, log
+    from kernels.kernel_module import name_kernel
     from kernels.linkage.verdict import holds_libraries
 
     if variant.metadata.python_depends or variant.metadata.python_requires:
@@ -121,6 +122,10 @@ def import_variant(
     if holds_libraries(variant.sha256):
         _tell_shared(variant)
     module = importer.load(variant, dependencies)
+    if repo_info is not None:
+        version, commit = variant.metadata.version, repo_info.revision[:12]
+        title = f"{repo_info.repo_id} (version {version}, commit {commit}, {variant.path.name})"
+        name_kernel(module.__name__, title)
     return _kernels.setdefault(module.__name__, LoadedKernel(variant.metadata, module, repo_info))
 
 

@@ -106,11 +106,10 @@ def test_every_verb_writes_one_document_and_ends_with_its_code(scene, capsys):
         captured = capsys.readouterr()
         assert found == code, f"{verb}: {captured.err}"
         assert "Traceback" not in captured.err
+        document = json.loads(captured.out)
         if verb == "benchmark":
-            assert captured.out == ""
+            assert "has no benchmarks/benchmark*.py" in document["error"]["message"]
             assert "has no benchmarks/benchmark*.py" in captured.err
-        else:
-            json.loads(captured.out)
         if verb == "trust remove":
             run(["trust", "add", *arguments[2:]])
         assert run(arguments) == code, f"{verb} without --json: {capsys.readouterr().err}"
@@ -130,3 +129,7 @@ def test_every_verb_has_help_and_refuses_what_it_does_not_know(verb, capsys):
     assert captured.err.startswith("error: ")
     assert "no-such-option" in captured.err
     assert "Traceback" not in captured.err
+    assert run([*verb.split(), "--no-such-option", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["type"] == "UsageError"
+    assert "no-such-option" in error["message"]

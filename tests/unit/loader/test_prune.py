@@ -445,7 +445,7 @@ def test_a_file_in_place_of_a_folder_is_no_empty_cache(cache, capsys, command, n
     assert run(["cache", *command.split()]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"{place}: Not a directory" in err
+    assert f"{place}: it is no folder (Not a directory)" in err
     assert "move away" in err
     assert place.is_file()
 
@@ -455,7 +455,9 @@ def test_a_cache_that_cannot_be_read_is_told_with_its_place(cache, capsys):
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.symlink_to(cache.name)
     assert run(["cache", "list"]) == 1
-    assert f"{cache}: Too many levels of symbolic links" in capsys.readouterr().err
+    assert (
+        f"{cache}: it is no folder (Too many levels of symbolic links)" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="a superuser may read all that there is")

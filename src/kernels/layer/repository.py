@@ -82,10 +82,14 @@ class _HubSource(_Source):
 @dataclass(frozen=True)
 class _PathSource(_Source):
     repo_path: str | PathLike[str]
+    _: KW_ONLY
+    package_name: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.repo_path, str | PathLike):
             raise WrongTypeError("repo_path", "the path of a kernel", self.repo_path)
+        if not isinstance(self.package_name, str | None):
+            raise WrongTypeError("package_name", "a text", self.package_name)
         object.__setattr__(self, "repo_path", Path(self.repo_path).expanduser())
 
     def _kernel(self) -> ModuleType:
@@ -189,7 +193,13 @@ class LayerRepository(_TakesLayer, _HubSource):
 
 @dataclass(frozen=True)
 class LocalLayerRepository(_TakesLayer, _PathSource):
-    """A layer of a kernel on disk: of a project, its ``build`` folder or one variant."""
+    """A layer of a kernel on disk: of a project, its ``build`` folder or one variant.
+
+    Attributes:
+        repo_path: where it is.
+        layer_name: as for :class:`LayerRepository`.
+        package_name: not needed; older callers give it.
+    """
 
 
 @dataclass(frozen=True)

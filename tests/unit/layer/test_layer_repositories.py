@@ -80,6 +80,9 @@ def test_a_layer_on_disk_by_text_or_path(toy):
     path = LocalLayerRepository(repo_path=toy / "build", layer_name="Double")
     assert text.load().__name__ == path.load().__name__ == "Double"
     assert text == LocalLayerRepository(toy, layer_name="Double")
+    # As clients before 0.13 wanted it.
+    assert text == LocalLayerRepository(toy, package_name="toy", layer_name="Double")
+    assert LocalFuncRepository(toy, package_name="toy", func_name="twice").load()
     assert isinstance(text, Repository)
 
 

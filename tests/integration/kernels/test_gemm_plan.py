@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gpu_tune_gemm
 import pytest
 
 from kernel_spec.binary import DeviceCode, read_device_code
@@ -59,15 +60,37 @@ int main(int count, char** words) {
 """
 
 
+# Prints the estimate of every tile for each product, and every tile's costs in the last line.
+ESTIMATES = r"""
+#include <cstdio>
+#include <cstdlib>
+#include "tile_table.h"
+using namespace gemm::cuda;
+
+int main(int count, char** words) {
+  for (int i = 1; i + 2 < count; i += 3) {
+    const Sizes sizes{atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]) / 128};
+    for (const TileFacts& tile : kTiles) std::printf("%.9g ", estimate(tile, sizes, 132));
+    std::puts("");
+  }
+  for (const TileFacts& tile : kTiles) {
+    const auto& [step_alone, step, end, launch] = tile.cost;
+    std::printf("%g %g %g %g ", step_alone, step, end, launch);
+  }
+}
+"""
+
+
 def require(tool: str) -> None:
     if shutil.which(tool) is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"not installed: {tool}")
 
 
-def plan(tmp_path: Path, shapes: list[tuple[int, int, int]]) -> list[list[int]]:
+def ask(program_text: str, tmp_path: Path, shapes: list[tuple[int, int, int]]) -> list[str]:
+    """Compile a program with gemm's headers, and return what it says of the shapes, by lines."""
     require("g++")
     source = tmp_path / "plan.cpp"
-    source.write_text(PROGRAM)
+    source.write_text(program_text)
     program = tmp_path / "plan"
     subprocess.run(
         ["g++", "-std=c++20", "-O1", "-Wall", "-I", HEADERS, source, "-o", program], check=True
@@ -75,7 +98,11 @@ def plan(tmp_path: Path, shapes: list[tuple[int, int, int]]) -> list[list[int]]:
     words = [str(number) for shape in shapes for number in shape]
     done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"fault {done.returncode}"
-    return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+    return done.stdout.splitlines()
+
+
+def plan(tmp_path: Path, shapes: list[tuple[int, int, int]]) -> list[list[int]]:
+    return [[int(word) for word in line.split()] for line in ask(PROGRAM, tmp_path, shapes)]
 
 
 def test_every_place_is_computed_once(tmp_path: Path) -> None:
@@ -106,6 +133,26 @@ def test_a_few_hundred_rows_divide_k_once(tmp_path: Path) -> None:
 def test_a_poorly_filled_last_round_is_cut_in_another_way(tmp_path: Path) -> None:
     ((_tile, _rows, _splits, split, m),) = plan(tmp_path, [(5000, 5000, 5120)])
     assert 0 < split < m
+
+
+def test_the_estimate_is_the_one_that_is_fitted_and_the_costs_are_its(tmp_path: Path) -> None:
+    """What `tile_table.h` says is what `gpu_tune_gemm.py fit` finds in the measured times."""
+    pytest.importorskip("numpy")
+    shapes = [(8, 4608, 7168), (100, 4096, 4096), (300, 7168, 256), (4096, 4096, 4096)]
+    *estimates, last = ask(ESTIMATES, tmp_path, shapes)
+    words = [float(word) for word in last.split()]
+    costs = [words[at : at + 4] for at in range(0, len(words), 4)]
+    tiles = gpu_tune_gemm.read_tiles()
+    for shape, line in zip(shapes, estimates, strict=True):
+        expected = [gpu_tune_gemm.estimate(*each, shape) for each in zip(tiles, costs, strict=True)]
+        assert [float(word) for word in line.split()] == pytest.approx(expected)
+    data = gpu_tune_gemm.read_times(gpu_tune_gemm.FILE)
+    timed = {word for _, times in data for word in times}
+    for tile, cost in zip(tiles, costs, strict=True):
+        if tile.words in timed:
+            step_alone, step, end, launch = gpu_tune_gemm.fit_tile(tile, data)
+            fitted = [round(step_alone, 3), round(step, 3), round(end, 2), round(launch, 1)]
+            assert cost == pytest.approx(fitted, abs=1e-9), tile.words
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,12 +19,13 @@ from kernel_builder.archives import (
     fetch_tree,
     hash_tree,
 )
-from kernel_builder.config.model import HeaderSource
+from kernel_builder.config.model import Build, HeaderSource
 from kernel_builder.errors import ArchiveError, CommandError, ToolchainError
 from kernel_builder.known import read_known
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.tvm_ffi import describe_pinned
+from kernel_spec.backend import BackendKind
 
 # What every build has anyway.
 _BUILT_IN = frozenset({"torch"})
@@ -225,18 +227,58 @@ def read_local_sources(texts: Iterable[str]) -> dict[str, Path]:
     """Read what ``--source NAME=PATH`` says.
 
     Raises:
-        ToolchainError: a text is not of that form, or there is no such path.
+        ToolchainError: texts are not of that form, or there is no such path; each is named.
     """
     found = {}
+    faults = []
     for text in texts:
         name, equals, path = text.partition("=")
         place = Path(path).absolute()
         if not (equals and name and path):
-            raise ToolchainError(f"--source {text}: expected NAME=PATH, an archive or a directory")
-        if not place.exists():
-            raise ToolchainError(f"--source {text}: {place}: no such file or directory")
-        found[name] = place
+            faults.append(f"--source {text}: expected NAME=PATH, an archive or a directory")
+        elif not place.exists():
+            faults.append(f"--source {text}: {place}: no such file or directory")
+        elif name in found:
+            faults.append(f"--source {text}: {name} is given twice; keep one")
+        else:
+            found[name] = place
+    if faults:
+        raise ToolchainError("\n".join(faults))
     return found
+
+
+def check_local_sources(build: Build, settings: Settings) -> None:
+    """Refuse what ``--source`` gives and no component depends on, such as a misspelt name.
+
+    Raises:
+        ToolchainError: naming each, and what there is.
+    """
+    known = sorted(_list_depends(build, tuple(BackendKind)) - _BUILT_IN)
+    faults = []
+    for name in sorted(set(settings.local_sources) - set(known)):
+        close = get_close_matches(name, known, n=1)
+        hint = f'; did you mean "{close[0]}"?' if close else ""
+        there = ", ".join(known) or "nothing but torch"
+        faults.append(f"--source {name}: no component depends on it; they depend on {there}{hint}")
+    if faults:
+        raise ToolchainError("\n".join(faults))
+
+
+def list_sourceless(
+    build: Build, backends: Iterable[BackendKind], settings: Settings
+) -> tuple[str, ...]:
+    """Say of each dependency of these backends that comes from nowhere so far what to do."""
+    declared = {source.name: source for source in build.sources}
+    outcomes = [
+        _find_origin(name, declared.get(name), settings)
+        for name in sorted(_list_depends(build, frozenset(backends)) - _BUILT_IN)
+    ]
+    return tuple(outcome for outcome in outcomes if isinstance(outcome, str))
+
+
+def _list_depends(build: Build, backends: Collection[BackendKind]) -> set[str]:
+    components = (each for each in build.components if each.backend in backends)
+    return {name for component in components for name in component.depends}
 
 
 def describe_depends(

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from kernel_builder.config.read import read_build
+from kernel_builder.depends import check_local_sources
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import StorageError, ToolchainUnavailableError
 from kernel_builder.job import Job
@@ -58,6 +59,7 @@ def build_project(
     settings = settings or read_settings()
     reporter = reporter or SilentReporter()
     build = read_build(project)
+    check_local_sources(build, settings)
     sources = read_sources(project, build)
     made = plan(build, sources, host=detect_host(settings), selection=selection or Selection())
     told = check_lock(project, made.variants, settings, strict=locked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,13 @@ def plan(
 ) -> None:
     """Show the variants that DIR gives here and the files that each is made of."""
     from kernel_builder.cli.making import make_plan
+    from kernel_builder.depends import list_sourceless
+    from kernel_builder.settings import read_settings
 
-    _, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
+    build, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
+    planned = {variant.backend for variant in made.variants}
+    sourceless = list_sourceless(build, planned, read_settings())
+    made = replace(made, notes=(*made.notes, *sourceless))
     if as_json:
         click.echo(json.dumps(_plain(made), indent=2))
         return

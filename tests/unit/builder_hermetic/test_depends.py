@@ -8,7 +8,13 @@ import pytest
 from kernel_builder import depends
 from kernel_builder.config.model import HeaderSource
 from kernel_builder.config.read import parse_build
-from kernel_builder.depends import fetch_dependency, find_origins, read_local_sources
+from kernel_builder.depends import (
+    check_local_sources,
+    fetch_dependency,
+    find_origins,
+    list_sourceless,
+    read_local_sources,
+)
 from kernel_builder.errors import ConfigError, ToolchainError
 from kernel_builder.op_id import make_op_id
 from kernel_builder.settings import Settings, read_settings
@@ -158,6 +164,52 @@ def test_what_is_no_local_source(text: str) -> None:
 def test_a_local_source_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="no such file or directory"):
         read_local_sources([f"eigen={tmp_path}/x"])
+
+
+def test_every_wrong_local_source_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        read_local_sources(["eigen", f"a={tmp_path}", f"a={tmp_path}", f"b={tmp_path}/x"])
+    first, second, third = str(caught.value).splitlines()
+    assert "expected NAME=PATH" in first
+    assert "a is given twice" in second
+    assert "no such file or directory" in third
+
+
+PROJECT = """\
+[general]
+name = "abc"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu", "xpu"]
+[torch]
+[kernel.a]
+backend = "cpu"
+depends = ["torch", "cutlass_4_0", "cutlass_3_8"]
+src = ["a.cpp"]
+[kernel.b]
+backend = "xpu"
+depends = ["sycl_tla"]
+src = ["b.cpp"]
+"""
+
+
+def test_a_local_source_that_no_component_depends_on(settings: Settings, tmp_path: Path) -> None:
+    build = parse_build(PROJECT.encode())
+    given = {"cutlass_4_0": tmp_path, "cutlas_3_8": tmp_path}
+    with pytest.raises(ToolchainError) as caught:
+        check_local_sources(build, replace(settings, local_sources=given))
+    assert str(caught.value) == (
+        "--source cutlas_3_8: no component depends on it; they depend on cutlass_3_8, cutlass_4_0, "
+        'sycl_tla; did you mean "cutlass_3_8"?'
+    )
+
+
+def test_what_comes_from_nowhere_is_known_before_a_build(settings: Settings) -> None:
+    build = parse_build(PROJECT.encode())
+    (said,) = list_sourceless(build, [BackendKind.CPU], settings)
+    assert said.startswith("cutlass_4_0 (release 4.0.0) is in no wheel")
+    assert len(list_sourceless(build, BackendKind, settings)) == 2
 
 
 def test_every_pinned_wheel_stands_for_the_release_of_its_name() -> None:

@@ -213,6 +213,20 @@ def time_tiles(gemm: Any, tiles: list[Tile], shape: Shape, rounds: int) -> Times
     return {name: float(f"{us / count:.5g}") for name, us in medians(times).items()}
 
 
+def dump(value: object, depth: int = 0) -> str:
+    """Return JSON with one line for each row, as docs/kernels/gemm.json has it."""
+    pad = " " * depth
+    match value:
+        case dict() if depth < 3 and any(isinstance(each, (dict, list)) for each in value.values()):
+            items = (f"{pad} {json.dumps(key)}: {dump(v, depth + 1)}" for key, v in value.items())
+            return "{\n" + ",\n".join(items) + f"\n{pad}}}"
+        case [dict(), *_]:
+            lines = (f"{pad} {json.dumps(each, ensure_ascii=False)}" for each in value)
+            return "[\n" + ",\n".join(lines) + f"\n{pad}]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
 def time(path: Path, run: int, rounds: int) -> None:
     os.environ.setdefault("LOCAL_KERNELS", f"kernels-community/gemm={TABLE.parents[2]}")
     from kernels import get_kernel
@@ -225,7 +239,7 @@ def time(path: Path, run: int, rounds: int) -> None:
         fastest = min(times, key=lambda word: times[word])
         print(f"{m}, {n}, {k}: {times[fastest]} us by {fastest}", flush=True)
         document["every tile"]["rows"].append({"shape": [m, n, k], "run": run, "us": times})
-    path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    path.write_text(dump(document) + "\n", "utf-8")
 
 
 def main() -> None:

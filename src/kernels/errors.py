@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from kernel_spec.compat import Decision
 
 
+# What the system says of a lock where there are none, as on NFS without its lock daemon.
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
 # What the system says of a path through something that is no folder.
 _OBSTRUCTED = (errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENOENT)
 
@@ -220,11 +222,17 @@ class CacheError(KernelError, OSError):
             reason = f"{'it' if obstacle == path else obstacle} is no folder ({reason})"
         super().__init__(
             f"The kernel cache cannot be used: {path}: {reason}. "
-            + (
-                advice
-                or "Set KERNELS_CACHE to a directory that this user may write and that has room."
-            )
+            + (advice or _cache_advice(cause))
         )
+
+
+def _cache_advice(cause: OSError) -> str:
+    if cause.errno in _WITHOUT_LOCKS:
+        return (
+            "Its file system keeps no locks between processes: set KERNELS_CACHE to a directory of one "
+            "that does, such as a local disk."
+        )
+    return "Set KERNELS_CACHE to a directory that this user may write and that has room."
 
 
 class TrustError(KernelError, ValueError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
+
+LOAD = "import kernels; print(kernels.get_kernel('acme/toy').VALUE)"
 
 POINTS = [
     *(("os", "fsync", count) for count in range(0, 12, 2)),
@@ -35,25 +36,49 @@ def test_a_killed_install_leaves_nothing_half_done(machine, commit, point):
     assert len(list((machine.store / "variants").iterdir())) == 1
 
 
-def test_a_killed_holder_of_the_lock_blocks_nobody(machine, commit):
-    """The second process takes the lock that dies with the first one."""
-    code = """
-import time, kernels, kernels.install
-kernels.install._download = lambda *args: (print('holding', flush=True), time.sleep(600))
+# A process that says where it is and stays there, holding the lock of the variant.
+HOLDER = """
+import sys, kernels, kernels.install
+def hold(*args, **kwargs):
+    print('holding', flush=True)
+    sys.stdin.read()
+kernels.install.{name} = hold
 kernels.get_kernel('acme/toy')
 """
-    holder = machine.start(code)
+WAITER = "import kernels.install\nkernels.install.QUIET_WAIT_SECONDS = 0.0\n" + LOAD
+WAITERS = 5
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["begin_install", "_download", "verify_own_digest", "_appear", "mark_used"],
+)
+def test_a_killed_holder_of_the_lock_blocks_nobody(machine, commit, moment):
+    """The first of those who wait takes the lock that dies with its holder, and the others its install."""
+    holder = machine.start(HOLDER.format(name=moment), stdin=True)
     assert holder.stdout.readline() == "holding\n"
-    waiting = [machine.start() for _ in range(2)]
-    time.sleep(0.5)
-    assert all(process.poll() is None for process in waiting)
+    waiting = [machine.start(WAITER) for _ in range(WAITERS)]
+    for process in waiting:
+        assert "waiting for another process that installs acme/toy" in process.stderr.readline()
     holder.kill()
-    holder.wait()
-    started = time.monotonic()
+    holder.communicate()
     for process in waiting:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out.strip()) == (0, "1"), err
-    assert time.monotonic() - started < 30
+    assert list((machine.store / "tmp").iterdir()) == []
+    assert len(list((machine.store / "variants").iterdir())) == 1
+
+
+@pytest.mark.parametrize("moment", ["write_index", "_installed"])
+def test_what_is_installed_is_used_while_its_installer_hangs_and_after_it_is_killed(
+    machine, commit, moment
+):
+    holder = machine.start(HOLDER.format(name=moment), stdin=True)
+    assert holder.stdout.readline() == "holding\n"
+    assert machine.run() == "1"
+    holder.kill()
+    holder.communicate()
+    assert machine.run() == "1"
     assert list((machine.store / "tmp").iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -264,3 +265,17 @@ def test_with_json_a_failure_is_json_too(publisher, said, words, code):
     assert found == code
     assert set(answer) == {"error"}
     assert set(answer["error"]) == {"type", "message"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_told_as_such(publisher, monkeypatch, number):
+    """NFS without its lock daemon; where the system knows no flock at all, filelock makes do."""
+    publisher.publish()
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with a_second(), pytest.raises(CacheError, match=r"keeps no locks.*a local disk"):
+        kernels.get_kernel("acme/toy")

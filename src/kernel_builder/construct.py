@@ -27,6 +27,7 @@ from kernel_builder.planned import VariantBuild
 from kernel_builder.report import Outcome, VariantReport
 from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.state import Record, digest_directory, write_record
+from kernel_builder.toolchain.cuda import describe_toolkit
 from kernel_builder.tvm_ffi_check import check_functions
 from kernel_spec.binary import read_device_code
 
@@ -61,6 +62,7 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
                 environment.depends if environment else (),
                 tvm_ffi=job.build.tvm_ffi is not None,
             ),
+            **describe_toolkit(environment.cuda if environment else None),
             **describe_testing(job.build),
         },
     )

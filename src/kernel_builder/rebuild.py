@@ -27,13 +27,15 @@ from kernel_builder.provenance import describe_builder
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
-from kernel_builder.toolchain.cuda import list_pinned
-from kernel_spec.backend import Backend
+from kernel_builder.toolchain.cuda import TOOLKIT, list_pinned
+from kernel_builder.toolchain.cuda_home import find_files
+from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import KernelError, UsageError
 from kernel_spec.metadata import FILE_NAME as METADATA
 from kernel_spec.metadata import Metadata, Provenance, parse_metadata
 from kernel_spec.names import RepoId, choose_branch
 from kernel_spec.variant import parse_variant
+from kernel_spec.version import MajorMinor
 from kernel_spec.wire import TreeFile
 
 _GIT_SECONDS = 600
@@ -348,6 +350,9 @@ def _explain(metadata: Metadata, provenance: Provenance, notes: tuple[str, ...])
         found.insert(
             0, f"it was built by kernel-builder {made_by}; this is {provenance.builder_version}"
         )
+    toolkit = metadata.extension.get(TOOLKIT)
+    if toolkit is not None:
+        found.append(f"it was built with a CUDA {toolkit} that its author brought")
     found.append(
         "the system's compiler and the installed torch are part of a build: compare them with the "
         "kernel-builder.lock of the sources"
@@ -366,13 +371,30 @@ def _fresh(settings: Settings, temporary: Path) -> Settings:
 
 
 def _choose_toolkit(settings: Settings, variant: str) -> Settings:
-    """Return settings with which the pinned toolkit that a variant is for is taken."""
+    """Return settings with which the CUDA toolkit that a variant is for is taken.
+
+    Raises:
+        RebuildError: it is neither pinned nor that of ``settings.cuda_home``.
+        ToolchainError: ``settings.cuda_home`` is no whole toolkit.
+    """
     backend = parse_variant(variant).backend
-    version = backend.version if isinstance(backend, Backend) else None
-    if version is None or settings.cuda_home is not None:
+    if not isinstance(backend, Backend) or backend.kind is not BackendKind.CUDA:
         return settings
-    pinned = list_pinned(platform.machine())
-    return replace(settings, cuda_versions=(version,)) if version in pinned else settings
+    version = backend.version
+    assert version is not None, "a variant for CUDA is for one version of it"
+    if settings.cuda_home is not None:
+        have: tuple[MajorMinor, ...] = (find_files(settings.cuda_home).version,)
+        named = f"{settings.cuda_home} is CUDA {have[0]}"
+    else:
+        have = list_pinned(platform.machine())
+        settings = replace(settings, cuda_versions=(version,))
+        named = f"pinned are {', '.join(map(str, have))}"
+    if version not in have:
+        raise RebuildError(
+            f"{variant} is built with CUDA {version}, and {named}: name an installed toolkit of that "
+            "version, --cuda-home PATH"
+        )
+    return settings
 
 
 def format_verdicts(verdicts: tuple[Verdict, ...]) -> str:

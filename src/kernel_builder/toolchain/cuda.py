@@ -18,6 +18,8 @@ from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.wheels import WheelSet, fetch_wheels, read_cuda_wheels
 from kernel_spec.version import MajorMinor
 
+# The key of ``metadata.json``, below our own.
+TOOLKIT = "cuda-toolkit"
 # Inside the unpacked wheels.
 _ROOT = Path("nvidia", "cu13")
 
@@ -76,6 +78,14 @@ def read_optional_flags() -> frozenset[str]:
     """Read the names of the flags that a build can do without."""
     place = files("kernel_builder") / "toolchain" / "nvcc-flags.toml"
     return frozenset(tomllib.loads(place.read_text("utf-8"))["optional"])
+
+
+def describe_toolkit(cuda: CudaToolchain | None) -> dict[str, str]:
+    """Return what ``metadata.json`` says of the user's own toolkit, under our own key.
+
+    Of a pinned one, the builder's version and the name of the variant say all.
+    """
+    return {} if cuda is None or cuda.release is None else {TOOLKIT: cuda.release}
 
 
 def list_pinned(machine: str) -> tuple[MajorMinor, ...]:

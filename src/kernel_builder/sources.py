@@ -15,6 +15,16 @@ from kernel_builder.known import read_known
 
 GENERATED = "_ops.py"
 
+# Texts and comments, so that what looks like one inside the other is not taken for it.
+_SPANS = re.compile(
+    rb'//[^\n]*|/\*.*?(?:\*/|\Z)|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"'
+    rb"|'(?:[^'\\\n]|\\.)+'",
+    re.DOTALL,
+)
+# A condition of the preprocessor; the second group is the 0 of "#if 0".
+_CONDITION = re.compile(
+    rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(?:[ \t]+(0)(?=[ \t]*(?://|[\r\n]|\Z)))?"
+)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 _LEFT_OUT = (".pyc", ".pyo", ".so", ".dylib", ".pyd", ".egg-info")
 
@@ -127,17 +137,43 @@ def read_source(project: Path, path: str) -> SourceFile:
     )
 
 
+def blank_dead(data: bytes) -> bytes:
+    """Replace by blanks what no compiler ever sees: block comments, and what stands below ``#if 0``.
+
+    Lines and places stay. Other conditions are not judged.
+    """
+    data = _SPANS.sub(lambda match: _blank(match[0]) if match[0][:2] == b"/*" else match[0], data)
+    lines = data.splitlines(keepends=True)
+    # For each condition that is open, whether this branch of it is dead.
+    dead: list[bool] = []
+    for at, line in enumerate(lines):
+        match _CONDITION.match(line):
+            case None:
+                lines[at] = _blank(line) if any(dead) else line
+            case found if found[1].startswith(b"if"):
+                dead.append(found[1] == b"if" and found[2] is not None)
+            case found if found[1] == b"endif":
+                dead = dead[:-1]
+            case _:
+                dead[-1:] = [False] * bool(dead)
+    return b"".join(lines)
+
+
+def _blank(data: bytes) -> bytes:
+    return re.sub(rb"[^\r\n]", b" ", data)
+
+
 def find_includes(data: bytes) -> Iterator[str]:
-    """Yield the headers that a C++ text includes, even where the preprocessor would leave them out."""
-    for match in _INCLUDE.finditer(data):
+    """Yield the headers that a C++ text includes, even where a condition may leave them out."""
+    for match in _INCLUDE.finditer(blank_dead(data)):
         yield match[1].decode("utf-8", "replace").strip()
 
 
 def find_full_abi_header(data: bytes) -> str | None:
     """Return the first header of torch's full C++ interface that a C++ text includes, or None.
 
-    The search is textual: an ``#include`` that the preprocessor would leave out counts too. That
-    errs on the side of the full interface, which works, if more slowly.
+    The search is textual: an ``#include`` behind a condition counts too, unless that is ``#if 0``.
+    That errs on the side of the full interface, which works, if more slowly.
     """
     headers = read_known().full_abi_headers
     for name in find_includes(data):

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.policy import Replacement, read_replacements
+from kernel_builder.sources import blank_dead
 
 SUFFIXES = frozenset(
     {".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hip", ".hpp", ".inl", ".mm", ".sycl"}
@@ -33,13 +34,14 @@ _STABLE_HEADERS = ("torch/csrc/stable/", "torch/headeronly/", "torch/csrc/induct
 def check_stable_source(text: str, file: str) -> Iterator[Finding]:
     """Find what of a C++ source the stable ABI does not have, in the order of its lines.
 
-    It is read, not compiled: what stands behind a condition of the preprocessor counts too, and a name
-    that a macro puts together is not seen. :func:`check_stable_abi` sees what a library really asks for.
+    It is read, not compiled: what stands behind a condition of the preprocessor other than ``#if 0``
+    counts too, and a name that a macro puts together is not seen. :func:`check_stable_abi` sees what a library really asks for.
 
     Args:
         text: the source.
         file: its path in the project.
     """
+    text = blank_dead(text.encode()).decode(errors="replace")
     includes = list(_INCLUDE.finditer(text))
     found = [
         (match.start(1), "header", match[1])

@@ -370,6 +370,26 @@ def test_the_headers_of_the_full_interface() -> None:
     assert find_full_abi_header(b"// #include <ATen/ATen.h>\n") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("/*\n#include <ATen/ATen.h>\n*/\n", None),
+        ("#if 0\n#include <ATen/ATen.h>\n#endif\n", None),
+        ("#if 0 // not now\n# ifdef A\n#include <ATen/ATen.h>\n# else\n# endif\n#endif\n", None),
+        ("#if 0\n#else\n#include <ATen/ATen.h>\n#endif\n", "ATen/ATen.h"),
+        ("#if 0 || A\n#include <ATen/ATen.h>\n#endif\n", "ATen/ATen.h"),
+        ("#if 0\n#endif\n#include <ATen/ATen.h>\n", "ATen/ATen.h"),
+        ("#ifdef A\n#include <ATen/ATen.h>\n#endif\n", "ATen/ATen.h"),
+        ('auto a = "/*";\n#include <ATen/ATen.h>\nauto b = \'"\';\n', "ATen/ATen.h"),
+        ("// /*\n#include <ATen/ATen.h>\n", "ATen/ATen.h"),
+    ],
+)
+def test_a_header_that_no_compiler_sees_does_not_count(text: str, found: str | None) -> None:
+    from kernel_builder.sources import find_full_abi_header
+
+    assert find_full_abi_header(text.encode()) == found
+
+
 def test_a_backend_gets_python_alone_beside_its_compiled_variant_where_the_file_says_so() -> None:
     also = build_of(TEXT.replace("[torch]\n", '[torch]\nnoarch = ["cuda"]\n'))
     found = made(also, GPU_HOST)

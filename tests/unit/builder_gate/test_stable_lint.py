@@ -68,6 +68,12 @@ def test_lines_are_counted_across_comments_and_texts() -> None:
     assert lint(text) == [("a.cu:5", "at::Tensor"), ("a.cu:6", "at::kCUDA")]
 
 
+def test_what_no_compiler_sees_passes_and_other_conditions_count() -> None:
+    dead = "/*\n#include <torch/all.h>\n*/\n#if 0\nat::Tensor a;\n#else\nat::Half b;\n#endif\n"
+    assert lint(dead) == [("a.cu:7", "at::Half")]
+    assert lint("#ifdef OLD\nat::Tensor a;\n#endif\n") == [("a.cu:2", "at::Tensor")]
+
+
 def test_a_real_kernel_in_the_full_interface() -> None:
     result = CliRunner().invoke(lint_abi, [str(KITS / "norm_full")])
     assert result.exit_code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,8 +14,16 @@ import kernels.load
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
-from kernels import log, use_kernel_forward_from_hub
-from kernels.layer import mapping
+from kernels import (
+    LocalLayerRepository,
+    Mode,
+    kernelize,
+    log,
+    report,
+    use_kernel_forward_from_hub,
+    use_kernel_mapping,
+)
+from kernels.layer import kernelization, mapping, measured
 from kernels.settings import VARIABLES
 
 LAYERS = """
@@ -144,3 +153,80 @@ def model() -> nn.Module:
 @pytest.fixture
 def x() -> torch.Tensor:
     return torch.randn(3, 4)
+
+
+# Layers that are measured ------------------------------------------------------------------------
+
+SLOW = """
+import time
+import torch
+from torch import nn
+
+CALLS = []
+SECONDS = {"few": 0.004, "many": 0.0}
+
+
+class Slow(nn.Module):
+    can_torch_compile = True
+
+    def forward(self, x):
+        CALLS.append(tuple(x.shape))
+        time.sleep(SECONDS["few" if x.numel() <= 8 * 4 else "many"])
+        return x * self.weight
+"""
+
+
+@use_kernel_forward_from_hub("Layer")
+class Layer(nn.Module):
+    """Slower than the kernel for many rows, faster for few."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        time.sleep(0.002)
+        return x * self.weight
+
+
+@pytest.fixture
+def layer_class() -> type[nn.Module]:
+    return Layer
+
+
+@pytest.fixture
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure for a short time, and anew."""
+    monkeypatch.setattr(measured, "_WARM_UP", 1)
+    monkeypatch.setattr(measured, "_ROUNDS", 3)
+    kernelization._selection.cache_clear()
+
+
+@pytest.fixture
+def slow(write_kernel: Callable[..., Path]) -> Path:
+    """Write the kernel that a ``Layer`` is measured against; return its project."""
+    return write_kernel(SLOW, name="slow")
+
+
+@pytest.fixture
+def kernelized(slow: Path) -> Callable[..., nn.Module]:
+    """Return a function that makes a model of one layer which is measured."""
+    kernel = LocalLayerRepository(slow, layer_name="Slow")
+
+    def make(mode: Mode = Mode.INFERENCE) -> nn.Module:
+        with use_kernel_mapping({"Layer": {"cpu": kernel}}):
+            return kernelize(nn.Sequential(Layer()), mode=mode, select="measured", strict=True)
+
+    return make
+
+
+@pytest.fixture
+def shapes() -> Callable[[nn.Module], dict[str, str]]:
+    """Return a function that tells what was decided for the first layer of a model."""
+
+    def tell(model: nn.Module) -> dict[str, str]:
+        return {each.shape: each.runs for each in report(model).layers[0].shapes}
+
+    return tell

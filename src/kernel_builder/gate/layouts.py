@@ -51,12 +51,15 @@ def _layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     for at, tensor in enumerate(inputs):
         if not _has_tensor_shape(tensor):
             continue
-        for what, changed in (
+        layouts = [
             ("every second element of memory", _spread(tensor)),
             ("with its dimensions turned in memory", _turn(tensor)),
             ("from the second element of memory on", _shift(tensor)),
-            ("expanded: all rows are one in memory", tensor[:1].expand_as(tensor)),
-        ):
+        ]
+        # Whole numbers in a row may be places of something, which have to differ.
+        if tensor.dim() > 1 or tensor.is_floating_point():
+            layouts.append(("expanded: all rows are one in memory", tensor[:1].expand_as(tensor)))
+        for what, changed in layouts:
             yield f"input {at} {what}", (*inputs[:at], changed, *inputs[at + 1 :])
 
 

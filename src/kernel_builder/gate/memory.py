@@ -56,6 +56,10 @@ def spread_rows(tensor: Any, step: int) -> Any:
     else:
         flat = torch.empty(count, dtype=tensor.dtype, device=tensor.device)
     far = flat.as_strided(tensor.shape, (step, *row.stride()[1:]))
+    if tensor.element_size() == 1:
+        # As bytes: torch does not copy every dtype on every device.
+        far.view(torch.uint8).copy_(tensor.contiguous().view(torch.uint8))
+        return far
     return far.copy_(tensor)
 
 

@@ -89,8 +89,19 @@ def find_variants(path: Path) -> dict[str, Path] | None:
     judged like any other.
 
     Raises:
-        NotAKernelError: the path is not there, or holds no variant.
+        NotAKernelError: the path is not there, cannot be read, or holds no variant.
     """
+    try:
+        return _list_variants(path)
+    except PermissionError as err:
+        raise NotAKernelError(
+            path,
+            f"There is no kernel at {path} that this user can read: {err.filename}: {err.strerror}. "
+            "Let this user read it, or give another path.",
+        ) from None
+
+
+def _list_variants(path: Path) -> dict[str, Path] | None:
     if not path.is_dir():
         what = "is not a directory" if path.exists() else "does not exist"
         raise NotAKernelError(

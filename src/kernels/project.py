@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kernel_spec.document import read_plain
 from kernel_spec.errors import DocumentError, Fault, FormatError
 from kernel_spec.names import parse_range, parse_repo_id
 from kernels.errors import NotLockedError
@@ -40,7 +41,7 @@ def read_dependencies(project: Path) -> tuple[KernelRef, ...]:
 
     path = project / FILE_NAME if project.is_dir() else project
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_plain(path).decode())
     except OSError as err:
         raise NotLockedError(
             "",

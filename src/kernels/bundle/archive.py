@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from kernel_spec.digest import variant_digest
 from kernel_spec.directory import commit_id, encode_ref, parse_listing
-from kernel_spec.document import UNREADABLE, naming
+from kernel_spec.document import UNREADABLE, naming, open_plain
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import COMMIT_ID, Listing
 from kernel_spec.names import RepoId, commit_fault, parse_repo_id, path_fault, ref_fault
@@ -222,7 +222,7 @@ def verify_files(bundle: Bundle) -> Iterator[tuple[str, str]]:
 def read_member(bundle: Bundle, name: str) -> Iterator[bytes]:
     """Yield the bytes of a member, unverified; any number of threads may read at once."""
     member = bundle.members[name]
-    with bundle.path.open("rb") as stream:
+    with open_plain(bundle.path) as stream:
         stream.seek(member.offset)
         left = member.size
         while left and (block := stream.read(min(left, _BLOCK))):
@@ -257,7 +257,7 @@ class _Bounded(io.RawIOBase):
 
 def _read_members(path: Path) -> dict[str, Member]:
     size = path.stat().st_size
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         compressed = _COMPRESSED.get(stream.read(2))
     if compressed:
         raise FormatError(
@@ -267,7 +267,7 @@ def _read_members(path: Path) -> dict[str, Member]:
     members: dict[str, Member] = {}
     folded: set[str] = set()
     try:
-        with path.open("rb") as stream, tarfile.open(fileobj=_Bounded(stream), mode="r:") as tar:
+        with open_plain(path) as stream, tarfile.open(fileobj=_Bounded(stream), mode="r:") as tar:
             for entry in tar:
                 fault = _member_fault(entry, size) or path_fault(entry.name)
                 if fault is None and entry.name.casefold() in folded:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,13 @@ import kernels
 import kernels.load
 from kernel_spec.errors import KernelError
 from kernels.cli import run
-from kernels.errors import CacheError, HubUnreachableError, RepoNotFoundError, SettingsError
+from kernels.errors import (
+    CacheError,
+    HubUnreachableError,
+    NotAKernelError,
+    RepoNotFoundError,
+    SettingsError,
+)
 
 OBSTACLES = ["file", "fifo", "link to nothing", "link to itself"]
 LOCKED_AWAY = "unreadable"
@@ -279,3 +286,53 @@ def test_a_file_system_without_locks_is_told_as_such(publisher, monkeypatch, num
     monkeypatch.setattr(fcntl, "flock", refuse)
     with a_second(), pytest.raises(CacheError, match=r"keeps no locks.*a local disk"):
         kernels.get_kernel("acme/toy")
+
+
+GIVEN = [
+    ("lock",),
+    ("download",),
+    ("verify",),
+    ("info",),
+    ("doctor",),
+    ("check",),
+    ("bundle", "list"),
+    ("bundle", "verify"),
+    ("bundle", "install"),
+]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero", "link to itself"])
+@pytest.mark.parametrize("words", GIVEN, ids=" ".join)
+def test_in_the_place_of_what_a_command_is_given(publisher, said, tmp_path, words, kind):
+    place = tmp_path / "given"
+    os.mkfifo(place) if kind == "fifo" else place.symlink_to(kind if "/" in kind else place.name)
+    with a_second():
+        code, answer = said(*words, str(place))
+    assert code in (1, 2)
+    assert "given" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("variable", ["KERNELS_LOCK", "LOCAL_KERNELS", "KERNELS_HUB", "none"])
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero", "link to itself"])
+def test_in_the_place_of_what_a_setting_names(publisher, monkeypatch, tmp_path, variable, kind):
+    publisher.publish()
+    place = tmp_path / "given"
+    os.mkfifo(place) if kind == "fifo" else place.symlink_to(kind if "/" in kind else place.name)
+    value = {"LOCAL_KERNELS": f"acme/toy={place}", "KERNELS_HUB": f"file://{place}"}
+    monkeypatch.setenv(variable, value.get(variable, str(place)))
+    load = partial(kernels.get_local_kernel, place)
+    if variable != "none":
+        load = partial(kernels.get_kernel, "acme/toy")
+    with a_second(), pytest.raises(KernelError, match="given"):
+        load()
+
+
+@pytest.mark.skipif(ROOT, reason="root reads everything")
+def test_a_path_of_somebody_else_is_told_as_such(make_variant, tmp_path):
+    make_variant(tmp_path / "theirs" / "build" / "torch-cpu")
+    (tmp_path / "theirs").chmod(0)
+    try:
+        with pytest.raises(NotAKernelError, match="that this user can read"):
+            kernels.get_local_kernel(tmp_path / "theirs")
+    finally:
+        (tmp_path / "theirs").chmod(0o755)

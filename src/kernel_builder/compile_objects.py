@@ -73,7 +73,8 @@ def make_objects(run: Run) -> tuple[list[Made], tuple[str, ...]]:
         if doubt is not None:
             notes.append(f"{each.unit.source} is compiled with every change of a file: {doubt}")
     done = sum(each.compiled for each in made.values())
-    made |= _find_or_compile(run, again, done=done)
+    for number, each in _find_or_compile(run, again, done=done).items():
+        made[number] = replace(each, compiled=each.compiled or made[number].compiled)
     return [made[number] for number in sorted(made)], tuple(notes)
 
 

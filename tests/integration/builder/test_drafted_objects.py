@@ -134,6 +134,25 @@ def add_flags(project: Path, flags: list[str]) -> None:
     config.write_text(config.read_text().replace("[torch]\n", f"[torch]\ncxx-flags = {flags}\n"))
 
 
+def test_a_header_may_register_ops(kit: Kit, settings: Settings) -> None:
+    project = kit("add_stable")
+    binding = project / "torch-ext/torch_binding.cpp"
+    header = project / "torch-ext/register.h"
+    header.write_text(f"{binding.read_text()}// {header}\n")
+    binding.write_text('#include "register.h"\n')
+    config = project / "build.toml"
+    config.write_text(
+        config.read_text().replace(
+            '"torch-ext/torch_binding.cpp"', '"torch-ext/torch_binding.cpp", "torch-ext/register.h"'
+        )
+    )
+    # Every file might include it, and only one does.
+    assert build(project, settings).compiled == 2
+    change(project / "csrc/add_cpu.cpp")
+    again = build(project, settings)
+    assert [each.source for each in again.files if not each.reused] == ["csrc/add_cpu.cpp"]
+
+
 def test_what_cannot_be_proved_is_compiled_with_the_id_and_told(
     kit: Kit, settings: Settings
 ) -> None:

@@ -17,6 +17,7 @@ class Dropped(StrEnum):
     COVERED = "covered"
     NO_TARGET = "no-target"
     NOT_A_TARGET = "not-a-target"
+    NO_SUCH_KIND = "no-such-kind"
 
 
 _WORDS = {
@@ -24,6 +25,7 @@ _WORDS = {
     Dropped.COVERED: "another one serves every target that it could serve",
     Dropped.NO_TARGET: "the toolkit has no target that it could serve",
     Dropped.NOT_A_TARGET: "the toolkit's list does not have it",
+    Dropped.NO_SUCH_KIND: "the toolkit has no code of that kind for it",
 }
 
 

@@ -39,6 +39,8 @@ class Known:
         uncompiled: for each backend that this version cannot compile, what it would need.
         cuda_archs: default capabilities by the lowest CUDA toolkit, newest first.
         cuda_supported: all capabilities that it compiles for, likewise.
+        cuda_suffixes: for each suffix of a capability the lowest that has it, and the first CUDA
+            toolkit that compiles it.
         cuda_releases: the CUDA toolkits whose numbers are no capability of any device.
         torch_releases: the releases that kernels are built for, newest first.
     """
@@ -50,6 +52,7 @@ class Known:
     uncompiled: Mapping[BackendKind, str]
     cuda_archs: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
     cuda_supported: tuple[tuple[MajorMinor, tuple[str, ...]], ...]
+    cuda_suffixes: Mapping[str, tuple[MajorMinor, MajorMinor]]
     cuda_releases: frozenset[str]
     torch_releases: tuple[TorchRelease, ...]
 
@@ -86,6 +89,10 @@ def read_known() -> Known:
             (parse_major_minor(each["since"]), tuple(each["archs"]))
             for each in data["cuda-supported"]
         ),
+        cuda_suffixes={
+            suffix: (parse_major_minor(each["lowest"]), parse_major_minor(each["since"]))
+            for suffix, each in data["cuda-suffixes"].items()
+        },
         cuda_releases=frozenset(data["cuda-releases"]["no-capability"]),
         torch_releases=tuple(
             TorchRelease(

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kernel_builder.archs import intersect_capabilities, parse_capability, sort_capabilities
+from kernel_builder.archs import (
+    Capability,
+    Dropped,
+    DroppedArch,
+    intersect_capabilities,
+    parse_capability,
+    sort_capabilities,
+)
+from kernel_builder.config.check import check_capability
 from kernel_builder.config.general import version_key
 from kernel_builder.config.model import Build, Component
 from kernel_builder.errors import ArchError
@@ -84,13 +92,36 @@ def check_asked(asked: Iterable[str], toolkit: MajorMinor) -> None:
     for text in asked:
         found = parse_capability(text)
         if found is None:
-            faults.append(f'--arch: "{text}" is no capability; write it like 9.0, 9.0a or 8.0+PTX')
-        elif found.base not in bases:
+            finding = check_capability(text)
+            meant = finding.suggestion if finding is not None else None
             faults.append(
-                f"--arch: CUDA {toolkit} does not compile for {text}; expected some of {' '.join(able)}"
+                f'--arch: "{text}" is no capability; '
+                + (f"did you mean {meant}?" if meant else "write it like 9.0, 9.0a or 8.0+PTX")
+            )
+        elif found.base not in bases or not _has_kind(found, toolkit):
+            special = " ".join(
+                f"{suffix} from {low} on" for suffix, low in _list_kinds(toolkit).items()
+            )
+            faults.append(
+                f"--arch: CUDA {toolkit} does not compile for {text}; expected some of "
+                f"{' '.join(able)}" + (f", with {special}" if found.suffix else "")
             )
     if faults:
         raise ArchError("\n".join(faults))
+
+
+def _list_kinds(toolkit: MajorMinor) -> dict[str, MajorMinor]:
+    """Return the suffixes that a toolkit knows, each with the lowest capability that has it."""
+    known = read_known().cuda_suffixes
+    return {suffix: lowest for suffix, (lowest, since) in known.items() if since <= toolkit}
+
+
+def _has_kind(capability: Capability, toolkit: MajorMinor) -> bool:
+    """Say whether a toolkit has code of a capability's kind."""
+    lowest = _list_kinds(toolkit).get(capability.suffix)
+    if lowest is None:
+        return not capability.suffix
+    return capability.base >= (lowest.major, lowest.minor)
 
 
 def _refuse(build: Build, toolkit: MajorMinor) -> str | None:
@@ -118,7 +149,13 @@ def _choose_archs(
     known = read_known().list_cuda_archs(target.version)
     if not component.archs:
         return replace(component, archs=_sorted(asked) or known), []
-    found = intersect_capabilities(component.archs, known)
+    kinds = {
+        text: capability is None or _has_kind(capability, target.version)
+        for text, capability in ((each, parse_capability(each)) for each in component.archs)
+    }
+    able = intersect_capabilities((text for text, has in kinds.items() if has), known)
+    unable = (DroppedArch(text, Dropped.NO_SUCH_KIND) for text, has in kinds.items() if not has)
+    found = replace(able, dropped=(*able.dropped, *unable))
     if not found.archs:
         lines = "".join(f"\n  {each}" for each in found.dropped)
         raise ArchError(

@@ -152,16 +152,21 @@ def read_archs(archs: Iterable[str]) -> tuple[str, ...]:
     """Read ``--arch``; ``native`` is what the GPUs of this machine are.
 
     Raises:
+        UsageError: one that names nothing: a variable that is not set is no wish for all of them.
         ToolchainError: ``native``, and there is no driver or no GPU.
     """
     found: list[str] = []
     for text in archs:
-        if text == _NATIVE:
-            from kernel_builder.toolchain.driver import read_device_archs
+        words = text.replace(";", " ").replace(",", " ").split()
+        if not words:
+            raise UsageError("--arch: nothing is named; expected one such as 9.0, or native")
+        for word in words:
+            if word == _NATIVE:
+                from kernel_builder.toolchain.driver import read_device_archs
 
-            found += read_device_archs()
-        else:
-            found += [word for word in text.replace(";", ",").split(",") if word]
+                found += read_device_archs()
+            else:
+                found.append(word)
     return tuple(dict.fromkeys(found))
 
 

@@ -117,3 +117,37 @@ def test_nothing_left_names_what_was_dropped() -> None:
         ArchError, match=r"\[kernel\.hopper\]: cuda 13\.0 compiles none .*\n  10\.3a"
     ):
         choose(replace(HOPPER, archs=("10.3a",)))
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "arch", "said"),
+    [
+        (
+            CUDA_13,
+            "9.0f",
+            r"for 9\.0f; expected some of 7\.5 .*, with a from 9\.0 on f from 10\.0 on",
+        ),
+        (CUDA_13, "8.0a", r"does not compile for 8\.0a"),
+        (MajorMinor(12, 8), "10.0f", r"does not compile for 10\.0f; .*, with a from 9\.0 on$"),
+        (CUDA_13, "sm_90a", r'"sm_90a" is no capability; did you mean "9\.0a"\?'),
+        (CUDA_13, "100", r'"100" is no capability; did you mean "10\.0"\?'),
+        (CUDA_13, "hopper", r'"hopper" is no capability; write it like 9\.0, 9\.0a'),
+    ],
+)
+def test_what_no_toolkit_has_is_refused_before_the_compiler_is(
+    toolkit: MajorMinor, arch: str, said: str
+) -> None:
+    with pytest.raises(ArchError, match=said):
+        choose(ANY, toolkit=toolkit, asked=(arch,))
+
+
+def test_a_kind_of_code_that_a_toolkit_lacks_leaves_the_others() -> None:
+    family = replace(ANY, archs=("9.0", "10.0f", "10.0"))
+    assert archs(choose(family)) == {"any": ("9.0", "10.0f")}
+    older = choose(family, toolkit=MajorMinor(12, 8))
+    assert archs(older) == {"any": ("9.0", "10.0")}
+    assert older.notes == (
+        "[kernel.any]: 10.0f is not compiled: the toolkit has no code of that kind for it",
+    )
+    with pytest.raises(ArchError, match="compiles none of its cuda-capabilities"):
+        choose(replace(ANY, archs=("8.0a",)))

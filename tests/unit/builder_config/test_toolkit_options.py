@@ -90,13 +90,17 @@ def test_options_that_exclude_each_other() -> None:
 
 def test_native_asks_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "read_device_archs", lambda: ("8.0", "9.0"))
-    assert read_archs(["native", "9.0", "10.0a,12.0;12.1"]) == (
+    assert read_archs(["native", "9.0 ", "10.0a,12.0; 12.1"]) == (
         "8.0",
         "9.0",
         "10.0a",
         "12.0",
         "12.1",
     )
+
+    for nothing in ("", " ;"):
+        with pytest.raises(UsageError, match="nothing is named"):
+            read_archs(["9.0", nothing])
 
     def fail() -> tuple[str, ...]:
         raise ToolchainError("no driver")

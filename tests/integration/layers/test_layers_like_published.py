@@ -60,6 +60,16 @@ DIFFERENCES = {
     "wanted I, registered TC, NoBackward": (["ValueError"], 2.0),
     "wanted IC, registered TC, NoBackward": (["ValueError"], 2.0),
 }
+# Who allows a layer its own forward where its kernel cannot be loaded allows it where it does not fit.
+DIFFERENCES |= {
+    f"{case}, KernelizeFallback.{flag}": ([error], 1.0)
+    for flag in ("CANNOT_LOAD", "ALL")
+    for case, error in (
+        ("no such layer", "ValueError"),
+        ("too many arguments", "TypeError"),
+        ("has an init", "TypeError"),
+    )
+}
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,8 @@ MODES = {
     "TC": TRAINING | COMPILE,
     "F": Mode.FALLBACK,
 }
+FALLBACKS = [KernelizeFallback.NONE, *KernelizeFallback]
+FALLBACKS += [KernelizeFallback.DEFAULT, KernelizeFallback.ALL]
 result = {}
 
 
@@ -103,10 +105,9 @@ for name, mapping, mode in (
     ("too many arguments", {"Layer": {"cpu": layer("TwoArguments")}}, INFERENCE),
     ("has an init", {"Layer": {"cpu": layer("HasInit")}}, INFERENCE),
 ):
-    for fallback in (True, False, KernelizeFallback.NONE, KernelizeFallback.DEFAULT):
+    for fallback in (True, False, *FALLBACKS):
         key = f"{name}, {fallback}"
         result[key] = factor_of(mapping, mode, use_fallback=fallback)
-result["not there, ALL"] = factor_of(missing, use_fallback=KernelizeFallback.ALL)
 
 # Mappings stack and end.
 register_kernel_mapping({"Layer": {"cpu": layer("Times2")}})

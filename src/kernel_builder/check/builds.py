@@ -23,11 +23,22 @@ def list_builds(directory: Path) -> tuple[Path, ...]:
     root = inside if inside.is_dir() else directory
     entries = sorted(root.iterdir()) if root.is_dir() else []
     found = tuple(path for path in entries if path.is_dir() and not path.name.startswith("."))
+    # Where nothing at all is one, the directory is another than the one that was meant.
+    if root is directory and not any(_is_meant_as_variant(place) for place in found):
+        found = ()
     if not found:
         raise ProjectError(
             f"{root}: no variant there; build the project first: kernel-builder build {directory}"
         )
     return found
+
+
+def _is_meant_as_variant(place: Path) -> bool:
+    try:
+        parse_variant(place.name)
+    except VariantNameError:
+        return (place / FILE_NAME).exists()
+    return True
 
 
 def find_build_faults(builds: Sequence[Path]) -> list[str]:

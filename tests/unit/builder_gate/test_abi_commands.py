@@ -15,6 +15,7 @@ from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.cli.check_abi import check_abi
 from kernel_builder.cli.check_builds import check_builds
 from kernel_builder.cli.hash import hash_variants
+from kernel_builder.errors import ProjectError
 from kernel_builder.policy import find_policy, list_policies, read_version_caps
 from kernel_builder.proof import add_proof
 from kernel_spec.backend import BackendKind
@@ -216,3 +217,13 @@ def test_damaged_libraries_for_macos_are_findings(project: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "1 library needs no more than macOS 15.0" in result.output
     assert call(check_abi, project, "--macos", "14.0").exit_code == 1
+
+
+def test_a_directory_of_other_things_is_one_error(tmp_path: Path) -> None:
+    for name in ("bin", "lib", "share"):
+        (tmp_path / name).mkdir()
+    result = call(check_builds, tmp_path)
+    assert isinstance(result.exception, ProjectError)
+    assert str(result.exception).startswith(f"{tmp_path}: no variant there")
+    (tmp_path / "torch-cpu").mkdir()
+    assert "torch-cpu: it has no metadata.json" in call(check_builds, tmp_path).output

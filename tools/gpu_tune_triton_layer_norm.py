@@ -276,7 +276,7 @@ def host() -> None:
             x, weight, dy, None, EPS, True, True, False
         ),
         "fits": lambda: compiled.fits(x, None, weight, None, False),
-        "_is_direct": lambda: functions._is_direct(x),
+        "_is_plain": lambda: functions._is_plain(x),
         "relu, trained": lambda: torch.autograd.grad(torch.relu(wanted), wanted, dy),
     }
     calls = plain | {f"{name}, recorded": call for name, call in recorded.items()}

@@ -47,7 +47,13 @@ def way(request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.M
     if way == "triton":
         monkeypatch.setattr(compiled, "is_here", False)
     if way == "compiled":
-        monkeypatch.setattr(compiled, "is_better_in_triton", lambda *_: False)
+        monkeypatch.setattr(
+            compiled,
+            "is_better",
+            lambda x, weight, bias, _, is_recorded: compiled.fits(
+                x, None, weight, bias, is_recorded
+            ),
+        )
     if way != "chosen":
         functions = sys.modules[f"{norms.__name__}.functions"]
         monkeypatch.setattr(functions, "_FEW_RECORDED", 0)

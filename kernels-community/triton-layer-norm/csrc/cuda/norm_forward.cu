@@ -22,8 +22,10 @@ bool has_packs(const ForwardCall& call, int element_bytes) {
          is_aligned(call.bias) && is_aligned(call.y) && is_aligned(call.sum);
 }
 
-// Whether there are kernels for rows of just this length, of which each thread has two packs.
+// Whether there are kernels for rows of just this length, of which each thread has two packs, and
+// they are the faster ones.
 bool is_common(const ForwardCall& call, int packs) {
+  if (call.is_rms && packs == 512 && call.rows * call.hidden >= kLong) return false;
   const bool is_dense = call.rows <= 1 || call.x_stride == call.hidden;
   const bool is_plain = !call.residual && call.weight && !(call.is_rms && call.bias);
   return is_dense && is_plain && call.element != Element::kFloat && !call.has_wide_parameters &&

@@ -21,7 +21,7 @@ from ._recording import find_recorder
 __all__ = [
     "add_norm",
     "fits",
-    "is_better_in_triton",
+    "is_better",
     "is_here",
     "norm",
     "norm_backward",
@@ -42,7 +42,8 @@ _PACK = 8  # rows of a multiple of it are read in whole packs
 # Where the compiled forward is the faster one: RMSNorms of so many elements, in rows of at most so many;
 # and 16-bit rows that it has a kernel for, in LayerNorm from so many elements.
 _LONG, _LONG_ROWS = 1 << 25, 4096
-_COMMON = frozenset({2048, 4096, 8192})
+_COMMON = frozenset({(2048,), (4096,), (8192,)})
+_HALVES = frozenset({torch.float16, torch.bfloat16})
 _MANY = 1 << 24
 
 
@@ -89,19 +90,32 @@ def fits(
     return residual is None or residual.dtype is dtype or residual.dtype is torch.float32
 
 
-def is_better_in_triton(x: torch.Tensor, is_rms: bool, is_recorded: bool) -> bool:
-    """Whether Triton's forward of such an `x` is the faster, launched as this version of it can be.
+def is_better(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    is_rms: bool,
+    is_recorded: bool,
+) -> bool:
+    """Whether the compiled norm takes such tensors, and is the faster one.
 
     Short calls that autograd records are better here: the host is what takes the time then, and it
     is done sooner. Measured on an H200: docs/kernels/triton-layer-norm.md.
     """
-    hidden = x.shape[-1]
-    count = x.numel()
-    if hidden in _COMMON and x.dtype is not torch.float32 and (is_rms or count >= _MANY):
+    if (
+        weight is not None
+        and x.shape[-1:] in _COMMON
+        and (dtype := x.dtype) in _HALVES
+        and weight.dtype is dtype
+        and (bias is None or bias.dtype is dtype)
+        and (is_rms or is_recorded or x.numel() >= _MANY)
+    ):
+        return True
+    if not fits(x, None, weight, bias, is_recorded):
         return False
-    if count >= _LONG:
-        return HAS_TRITON and not (is_rms and hidden <= _LONG_ROWS)
-    return LAUNCHES_DIRECTLY and not is_recorded
+    if x.numel() >= _LONG:
+        return not HAS_TRITON or (is_rms and x.shape[-1] <= _LONG_ROWS)
+    return is_recorded or not LAUNCHES_DIRECTLY
 
 
 class _Norm(torch.autograd.Function):

@@ -39,12 +39,7 @@ def add_norm(
     schema="(Tensor x, Tensor? weight, Tensor? bias, float eps, bool is_rms) -> Tensor",
 )
 def _norm(x: torch.Tensor, weight: Optional, bias: Optional, eps: float, is_rms: bool) -> Any:
-    if (
-        x.is_cuda
-        and _compiled.is_here
-        and _compiled.fits(x, None, weight, bias, False)
-        and not _compiled.is_better_in_triton(x, is_rms, False)
-    ):
+    if x.is_cuda and _compiled.is_here and _compiled.is_better(x, weight, bias, is_rms, False):
         return _compiled.norm(x, weight, bias, eps, is_rms)
     plan = _launch.find_plan(x, None, weight, bias, is_rms, None) if x.is_cuda else None
     if plan is not None:

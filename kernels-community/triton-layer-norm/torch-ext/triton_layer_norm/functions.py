@@ -91,15 +91,25 @@ def layer_norm_fn(
     return _norm_with_sum(x, residual, weight, bias, eps, is_rms_norm, prenorm, residual_in_fp32)
 
 
-def _is_direct(x: torch.Tensor) -> bool:
-    """Whether `x` is memory on a GPU, seen by no compiler, mode or transform of torch."""
+def _is_plain(x: torch.Tensor) -> bool:
+    """Whether `x` is memory on a GPU, seen by no mode or transform of torch."""
     return (
         x.is_cuda
-        and not _is_compiling()
         and type(x) in _PLAIN_TYPES
         and not _dispatch_modes()
         and _functorch_level() is None
     )
+
+
+def _is_better_in_torch(
+    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, is_rms: bool
+) -> bool:
+    """Whether torch has this as one kernel of its own, rounding as we do; it checks the shapes."""
+    if weight is None or weight.dtype is not x.dtype or not x.is_cuda:
+        return False
+    if is_rms:
+        return bias is None and _HAS_FUSED_RMS_NORM
+    return bias is None or bias.dtype is x.dtype
 
 
 def _has_op(x: torch.Tensor) -> bool:
@@ -114,31 +124,14 @@ def norm(
     eps: float,
     is_rms: bool,
 ) -> torch.Tensor:
-    """Return the norm alone, by the shortest way; the layers begin here.
-
-    Short calls that autograd records are torch's, where it has this as one kernel of its own that
-    rounds as we do. It takes every kind of tensor, and checks them.
-    """
-    if (
-        weight is not None
-        and not _is_compiling()  # first: a graph is to hold for any number of rows
-        and (weight.requires_grad or x.requires_grad)
-        and 0 < x.numel() <= _FEW_RECORDED
-        and x.is_cuda
-        and weight.dtype is x.dtype
-        and (bias is None or (not is_rms and bias.dtype is x.dtype))
-        and _is_grad_enabled()
-        and (_HAS_FUSED_RMS_NORM or not is_rms)
-    ):
+    """Return the norm alone, by the shortest way; the layers begin here."""
+    # First: a graph is to hold for any number of rows.
+    if not _is_compiling():
         try:
-            if is_rms:
-                return torch.rms_norm(x, x.shape[-1:], weight, eps)
-            return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+            y = _norm_directly(x, weight, bias, eps, is_rms)
         except RuntimeError:
             check_norm(x, weight, bias, None)  # says it better
             raise
-    if _is_direct(x):
-        y = _norm_directly(x, weight, bias, eps, is_rms)
         if y is not None:
             return y
     check_norm(x, weight, bias, None)
@@ -154,29 +147,32 @@ def _norm_directly(
     eps: float,
     is_rms: bool,
 ) -> torch.Tensor | None:
-    """Return the norm past the registered ops, or None where no kernel takes such tensors."""
+    """Return the norm past the registered ops, or None where no kernel takes such tensors.
+
+    Every line of it is host time of every call.
+    """
     is_recorded = _is_grad_enabled() and (
         x.requires_grad
         or (weight is not None and weight.requires_grad)
         or (bias is not None and bias.requires_grad)
     )
-    try:
-        if (
-            _compiled.is_here
-            and _compiled.fits(x, None, weight, bias, is_recorded)
-            and not _compiled.is_better_in_triton(x, is_rms, is_recorded)
-        ):
-            call = _compiled.record_norm if is_recorded else _compiled.norm
-            return call(x, weight, bias, eps, is_rms)
-    except RuntimeError:
-        check_norm(x, weight, bias, None)  # says it better
-        raise
-    plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
-    if plan is None:
+    if (
+        is_recorded
+        and 0 < x.numel() <= _FEW_RECORDED
+        and _is_better_in_torch(x, weight, bias, is_rms)
+    ):
+        if is_rms:
+            return torch.rms_norm(x, x.shape[-1:], weight, eps)
+        return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+    if not _is_plain(x):
         return None
-    if is_recorded:
-        return _autograd.norm(x, weight, bias, plan, eps)
-    return plan.norm(x, weight, bias, eps)
+    if _compiled.is_here and _compiled.is_better(x, weight, bias, is_rms, is_recorded):
+        call = _compiled.record_norm if is_recorded else _compiled.norm
+        return call(x, weight, bias, eps, is_rms)
+    plan = _launch.find_plan(x, None, weight, bias, is_rms, None)
+    if plan is None or not is_recorded:
+        return None if plan is None else plan.norm(x, weight, bias, eps)
+    return _autograd.norm(x, weight, bias, plan, eps)
 
 
 def _add_norm(
@@ -188,7 +184,7 @@ def _add_norm(
     is_rms: bool,
     sum_dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    if _is_direct(x):
+    if not _is_compiling() and _is_plain(x):
         inputs = (x, residual, weight, bias)
         is_recorded = _is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
         if (

@@ -6,11 +6,12 @@ import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import ALGORITHMS, Digest
-from kernel_spec.document import Reader, join, write_json
+from kernel_spec.document import Reader, join, read_plain, write_json
 from kernel_spec.errors import MetadataError
 from kernel_spec.git_url import normalize_git_url
 from kernel_spec.names import KERNEL_NAME, commit_fault, path_fault, repo_id_fault
@@ -99,6 +100,30 @@ class Metadata:
     provenance: Provenance | None = None
     extension: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Metadata:
+        """Read a document, by the name that the published client has for it.
+
+        Raises:
+            MetadataError: as :func:`parse_metadata`.
+        """
+        return parse_metadata(data)
+
+    @classmethod
+    def read_from_file(cls, path: str | Path) -> Metadata:
+        """Read a file, by the name that the published client has for it.
+
+        Raises:
+            OSError: it cannot be read.
+            MetadataError: as :func:`parse_metadata`.
+        """
+        return parse_metadata(read_plain(Path(path)))
+
+    @property
+    def kernels_minver(self) -> str | None:
+        """What :attr:`minver` is in the document: ``X.Y.Z``."""
+        return None if self.minver is None else ".".join(map(str, self.minver))
 
     @property
     def python_requires(self) -> tuple[str, ...]:

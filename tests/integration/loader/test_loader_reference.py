@@ -51,6 +51,8 @@ FORMS = [
     "K.load_kernel('acme/toy', lockfile=lock)",
     "K.load_kernel('acme/toy', lockfile=lock, backend='cpu')",
     "sorted({k.module.WHAT for k in K.get_loaded_kernels()})",
+    "[str(getattr(K.Metadata.read_from_file(FILE), name)) for name in ('name', 'id', 'version', 'license')]",
+    "str(K.Metadata.from_bytes(FILE.read_bytes().replace(b'{', b'{\"kernels-minver\": \"0.14.0\",', 1)).kernels_minver)",
 ]
 # Both refuse: ours with an error that callers of theirs catch.
 REFUSED = [
@@ -68,6 +70,9 @@ REFUSED = [
     "K.get_kernel_dep('acme/base')",
     "K.load_kernel('acme/other', lockfile=lock)",
     "K.get_locked_kernel('acme/other', lockfile=lock)",
+    "K.Metadata.read_from_file(project / 'none')",
+    "K.Metadata.from_bytes(b'{')",
+    "K.Metadata.from_bytes(b'{}')",
 ]
 # Theirs refuses, ours gives this: what docs/compatibility.md calls better on purpose.
 BETTER = {
@@ -88,6 +93,7 @@ import pathlib, types, warnings
 warnings.simplefilter('ignore')
 import kernels as K
 project, lock, commit = pathlib.Path({project!r}), pathlib.Path({lock!r}), {commit!r}
+FILE = project / 'build' / 'torch-cpu' / 'metadata.json'
 BUILTIN = (BaseException, Exception, object)
 
 def shape(value):

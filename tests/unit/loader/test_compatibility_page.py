@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import re
 import shlex
 from pathlib import Path
@@ -36,7 +37,9 @@ def world(publisher, make_variant, tmp_path, monkeypatch):
     monkeypatch.chdir(app)
     assert run(["lock"]) == 0
     assert run(["download"]) == 0
-    return {"project": tmp_path / "local", "lock": app / "kernels.lock"}
+    document = (tmp_path / "local" / "build" / "torch-cpu" / "metadata.json").read_bytes()
+    document = json.dumps(json.loads(document) | {"kernels-minver": "0.14.0"}).encode()
+    return {"project": tmp_path / "local", "lock": app / "kernels.lock", "document": document}
 
 
 def shape(value: object) -> str:

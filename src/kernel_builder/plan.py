@@ -60,6 +60,7 @@ def plan(
             variants.append(outcome)
             notes += [*_notes(sources, outcome), *(f"{outcome.variant}: {each}" for each in said)]
     variants.sort(key=lambda variant: str(variant.variant))
+    notes += _unbounded(build, variants)
     notes += unpackaged_notes(build, sources)
     notes += [
         f"{each} of build.toml is read by this builder alone; the published one refuses it"
@@ -72,6 +73,18 @@ def plan(
         variants = [one for one in variants if str(one.variant) in selection.variants]
         skipped = []
     return Plan(variants=tuple(variants), skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
+
+
+def _unbounded(build: Build, variants: list[VariantBuild]) -> list[str]:
+    """Say that ``torch.maxver`` keeps no later torch from loading a variant for the stable ABI."""
+    framework = build.framework
+    maxver = framework.torch.maxver if isinstance(framework, TorchFramework) else None
+    return [
+        f'{variant.variant}: maxver = "{maxver}" chooses what is built; every torch from '
+        f"{variant.stable_abi} on loads it, since it is for the stable ABI"
+        for variant in variants
+        if maxver is not None and variant.stable_abi is not None
+    ]
 
 
 def _extensions(build: Build) -> list[str]:
@@ -341,6 +354,21 @@ def _variant(
     )
 
 
+def _note_unofficial(variant: VariantBuild) -> list[str]:
+    """Say that no official torch loads a variant: none of its release is for its CUDA, or for a later minor one."""
+    target = variant.variant.backend
+    if variant.torch is None or not isinstance(target, Backend) or target.version is None:
+        return []
+    return [
+        f"{variant.variant}: official torch {release.version} is for {target.kind.value} "
+        f"{', '.join(map(str, release.backends.get(target.kind, ())))}; none of them loads what is "
+        f"built with {target.version}"
+        for release in read_known().torch_releases
+        if release.version == variant.torch.release
+        and not release.loads(target.kind, target.version)
+    ]
+
+
 def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
     """Say what decided the ABI, and which listed files are neither compiled nor headers."""
     if not variant.units:
@@ -354,6 +382,7 @@ def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
             f"{variant.variant}: built for torch {variant.torch and variant.torch.release} alone, "
             f"since {full[0].path} includes {full[0].full_abi_header}"
         )
+        notes += _note_unofficial(variant)
     elif full:
         notes.append(
             f"{variant.variant}: stable-abi is set, but {full[0].path} includes "

@@ -182,6 +182,19 @@ def test_bounds_hold_for_every_patch_release() -> None:
     assert "torch213-cxx11-cpu-x86_64-linux" in names(made(build, host, "csrc/op.cpp"))
 
 
+def test_a_highest_torch_holds_no_later_one_back_from_the_stable_abi() -> None:
+    build = build_of(TEXT.replace('cxx-flags = ["-Wall"]', 'maxver = "2.12"'))
+    result = made(build)
+    stable = [each for each in result.variants if each.stable_abi is not None]
+    assert stable
+    for each in stable:
+        assert f'{each.variant}: maxver = "2.12" chooses what is built' in "\n".join(result.notes)
+    full = made(
+        build_of(TEXT.replace('cxx-flags = ["-Wall"]', 'maxver = "2.13"')), HOST, "csrc/op.cpp"
+    )
+    assert not [note for note in full.notes if "cxx11" in note and "maxver" in note]
+
+
 def test_without_torch_only_what_needs_no_compiler_is_planned() -> None:
     result = made(None, replace(HOST, torch=None))
     assert names(result) == ["torch-rocm"]

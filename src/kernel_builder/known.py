@@ -24,6 +24,16 @@ class TorchRelease:
     version: MajorMinor
     backends: Mapping[BackendKind, tuple[MajorMinor, ...]]
 
+    def loads(self, kind: BackendKind, version: MajorMinor) -> bool:
+        """Say whether one of the wheels loads what is built with a version of a backend.
+
+        CUDA's runtime serves what an earlier minor version built.
+        """
+        official = self.backends.get(kind, ())
+        if kind is not BackendKind.CUDA:
+            return version in official
+        return any(each.major == version.major and each >= version for each in official)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:

@@ -52,9 +52,10 @@ def list_possible(
         pinned: the CUDA toolkits that can be fetched here.
     """
     toolkits = tuple(pinned)
+    own = tuple(target.version for target in host.targets(BackendKind.CUDA) if target.version)
     found: dict[str, Possible] = {}
     for release in read_known().torch_releases:
-        for variant in _plan_all(build, sources, host, release, toolkits):
+        for variant in _plan_all(build, sources, host, release, (*toolkits, *own)):
             name = format_variant(variant.variant)
             needs = tuple(_list_needs(variant, host, toolkits))
             known = found.get(name)
@@ -114,7 +115,7 @@ def _is_official(variant: VariantBuild, release: TorchRelease, version: MajorMin
         return True
     if variant.tvm_ffi is not None:
         return True
-    return version in release.backends.get(variant.backend, ())
+    return release.loads(variant.backend, version)
 
 
 def _list_needs(variant: VariantBuild, host: Host, pinned: tuple[MajorMinor, ...]) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """All variants that a project can have, and what each needs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kernel_builder.config.read import read_build
 from kernel_builder.matrix import list_possible
+from kernel_builder.plan import plan
 from kernel_builder.planned import Host
 from kernel_builder.sources import read_sources
 from kernel_spec.backend import BackendKind
@@ -58,6 +60,33 @@ def test_the_full_interface_has_one_for_each_torch_that_exists() -> None:
     assert other == "torch 2.12 in this environment, found 2.13.0+cpu"
     # No torch is built with CUDA 13.3.
     assert not [name for name in found if "cu133" in name]
+
+
+def test_a_toolkit_of_the_users_is_in_it() -> None:
+    own = replace(HOST, toolkits={BackendKind.CUDA: MajorMinor(12, 4)})
+    assert needs("add_device", own)["torch-stable-abi210-cu124-x86_64-linux"] == ()
+    # A torch for CUDA 12.6 loads it.
+    assert needs("add_cuda_full", own)["torch213-cxx11-cu124-x86_64-linux"] == ()
+    assert "--cuda 13.0" in needs("add_device", own)["torch-stable-abi210-cu130-x86_64-linux"]
+    newer = replace(HOST, toolkits={BackendKind.CUDA: MajorMinor(13, 3)})
+    assert not [name for name in needs("add_cuda_full", newer) if "cu133" in name]
+
+
+def test_a_build_that_no_official_torch_loads_is_told() -> None:
+    build = read_build(KITS / "add_cuda_full")
+    sources = read_sources(KITS / "add_cuda_full", build)
+
+    def told(version: MajorMinor) -> list[str]:
+        host = replace(HOST, toolkits={BackendKind.CUDA: version})
+        notes = plan(build, sources, host=host).notes
+        return [note for note in notes if "official" in note]
+
+    (said,) = told(MajorMinor(13, 3))
+    assert said.endswith(
+        "official torch 2.13 is for cuda 12.6, 13.0, 13.2; none of them loads what is built with 13.3"
+    )
+    for version in (MajorMinor(12, 4), MajorMinor(13, 0)):
+        assert not told(version)
 
 
 def test_a_project_without_machine_code_needs_nothing() -> None:

@@ -60,6 +60,7 @@ def plan(
             variants.append(outcome)
             notes += [*_notes(sources, outcome), *(f"{outcome.variant}: {each}" for each in said)]
     variants.sort(key=lambda variant: str(variant.variant))
+    notes += _unbounded(build, variants)
     notes += unpackaged_notes(build, sources)
     notes += [
         f"{each} of build.toml is read by this builder alone; the published one refuses it"
@@ -72,6 +73,18 @@ def plan(
         variants = [one for one in variants if str(one.variant) in selection.variants]
         skipped = []
     return Plan(variants=tuple(variants), skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
+
+
+def _unbounded(build: Build, variants: list[VariantBuild]) -> list[str]:
+    """Say that ``torch.maxver`` keeps no later torch from loading a variant for the stable ABI."""
+    framework = build.framework
+    maxver = framework.torch.maxver if isinstance(framework, TorchFramework) else None
+    return [
+        f'{variant.variant}: maxver = "{maxver}" chooses what is built; every torch from '
+        f"{variant.stable_abi} on loads it, since it is for the stable ABI"
+        for variant in variants
+        if maxver is not None and variant.stable_abi is not None
+    ]
 
 
 def _extensions(build: Build) -> list[str]:

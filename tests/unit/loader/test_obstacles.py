@@ -32,7 +32,7 @@ ROOT = not hasattr(os, "geteuid") or os.geteuid() == 0
 @pytest.fixture(params=[*OBSTACLES, LOCKED_AWAY])
 def put(request):
     """Put an obstacle in the place of what is there."""
-    undo = []
+    undo, links = [], []
 
     def place(path):
         if request.param == LOCKED_AWAY:
@@ -52,11 +52,16 @@ def put(request):
                 path.symlink_to(path.parent / "nothing" / "such")
             case _:
                 path.symlink_to(path.name)
+                links.append(path)
         return request.param
 
     yield place
     for path in undo:
         path.chmod(0o755)
+    # Modules were imported from below it, and hypothesis looks where each module's file is.
+    for path in links:
+        if path.is_symlink():
+            path.unlink()
 
 
 @contextmanager

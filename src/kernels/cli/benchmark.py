@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernel_spec.command import say_error
+from kernel_spec.command import say_error, say_note
 from kernel_spec.errors import KernelError
 
 if TYPE_CHECKING:
@@ -18,6 +18,28 @@ if TYPE_CHECKING:
     from kernels.bench.timing import Way
 
 WAYS = ("cold", "warm", "loop")
+
+
+def _ignore(ctx: click.Context, parameter: click.Parameter, value: int | None) -> None:
+    del ctx
+    if value is not None:
+        say_note(
+            f"{parameter.opts[0]}: each case finds out itself how often it has to run (--rounds)"
+        )
+
+
+def _older(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the options of the published client, and what they mean here."""
+    for option in (
+        click.option("--branch", metavar="NAME", help="As KERNEL@NAME."),
+        click.option("--version", metavar="N", help="As KERNEL@N."),
+        click.option("--visual", metavar="BASE", help="As --plot BASE.svg."),
+        click.option("--rasterized", is_flag=True, help="With --visual: a .png file."),
+        click.option("--iterations", type=int, expose_value=False, callback=_ignore, hidden=True),
+        click.option("--warmup", type=int, expose_value=False, callback=_ignore, hidden=True),
+    ):
+        function = option(function)
+    return function
 
 
 @click.command(name="benchmark")
@@ -31,6 +53,7 @@ WAYS = ("cold", "warm", "loop")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw plots: a .png or .svg file.")
 @click.option("--commit", help="The commit to write down for the path of a project.")
 @click.option("--trust-remote-code", is_flag=True, help="Run code of an owner who is not trusted.")
+@_older
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -46,6 +69,10 @@ def command(
     plot: Path | None,
     commit: str | None,
     trust_remote_code: bool,
+    branch: str | None,
+    version: str | None,
+    visual: str | None,
+    rasterized: bool,
 ) -> None:
     """Time KERNEL, owner/name[@version] or a path, against its peers, and check its results.
 
@@ -59,6 +86,9 @@ def command(
     from kernels.bench.row import format_document
     from kernels.bench.script import open_kernel
 
+    kernel = _at_revision(kernel, branch, version)
+    if visual is not None and plot is None:
+        plot = Path(f"{visual}.png" if rasterized else f"{visual}.svg")
     _check_places(output, plot)
     chosen = _device(device)
     found = open_kernel(kernel, trust_remote_code=trust_remote_code)
@@ -85,6 +115,15 @@ def command(
     for line in dict.fromkeys(wrong):
         say_error(f"wrong result: {line}")
     ctx.exit(1 if wrong else 0)
+
+
+def _at_revision(kernel: str, branch: str | None, version: str | None) -> str:
+    given = [text for text in (kernel.partition("@")[2], branch, version) if text]
+    if len(given) > 1:
+        raise click.UsageError(
+            f"which of {' and '.join(given)}? Give one of KERNEL@REVISION, --branch and --version."
+        )
+    return f"{kernel.partition('@')[0]}@{given[0]}" if given else kernel
 
 
 def _measure(

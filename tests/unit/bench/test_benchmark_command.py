@@ -38,6 +38,25 @@ def test_every_spelling_of_a_version(published: str, revision: str) -> None:
     assert run(["benchmark", f"acme/toy{revision}", "--only", "64", *FAST]) == 0
 
 
+@pytest.mark.parametrize("words", [("--version", "1"), ("--branch", "v1")])
+def test_the_options_of_the_published_client(
+    published: str, words: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["benchmark", "acme/toy", *words, "--only", "64", *FAST]
+    plots = str(tmp_path / "plots")
+    assert run([*base, "--iterations", "5", "--warmup", "1", "--visual", plots]) == 0
+    said = capsys.readouterr().err
+    assert said.count("finds out itself how often") == 2
+    assert (tmp_path / "plots.svg").is_file()
+    assert run([*base, "--visual", plots, "--rasterized"]) == 0
+    assert (tmp_path / "plots.png").is_file()
+
+
+def test_two_revisions_are_one_too_many(published: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["benchmark", "acme/toy@v1", "--version", "2", *FAST]) == 2
+    assert "which of v1 and 2?" in capsys.readouterr().err
+
+
 def test_a_project_is_timed_where_it_is(
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

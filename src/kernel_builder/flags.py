@@ -103,8 +103,19 @@ def _seed(unit: CompileUnit, environment: Environment) -> tuple[str, ...]:
 
 
 def _device_standard(environment: Environment) -> str:
-    old = environment.cuda is not None and environment.cuda.version < _CXX20_CUDA
-    return "c++17" if old else _standard(environment)
+    """Return the standard that nvcc compiles by.
+
+    Raises:
+        ToolchainError: torch's headers need a later one than the toolkit has.
+    """
+    standard, cuda = _standard(environment), environment.cuda
+    if standard == "c++20" and cuda is not None and cuda.version < _CXX20_CUDA:
+        torch = "" if environment.torch is None else environment.torch.build.version
+        raise ToolchainError(
+            f"the headers of torch {torch} need C++20, which nvcc has since CUDA {_CXX20_CUDA}, and "
+            f"{cuda.root} is CUDA {cuda.version}; name a later one: --cuda-home PATH"
+        )
+    return standard
 
 
 def _known_flags(flags: Iterable[str], environment: Environment) -> tuple[str, ...]:

@@ -261,6 +261,19 @@ def test_hints_for_a_toolkit_that_is_too_old_or_lacks_a_part(tmp_path: Path) -> 
     assert find_hint(tmp_path, 'error: identifier "custom" is undefined', own) is None
 
 
+def test_a_toolkit_without_the_standard_of_torchs_headers_is_refused() -> None:
+    cuda = replace(CUDA, version=MajorMinor(11, 8))
+    new = replace(ENVIRONMENT, cuda=cuda)
+    with pytest.raises(
+        ToolchainError, match=r"need C\+\+20, .* since CUDA 12\.0, and /cuda is CUDA 11"
+    ):
+        flags(DEVICE_UNIT, build=CUDA_BUILD, environment=new)
+    assert new.torch is not None
+    release = replace(new.torch.build, version="2.11.0", release=MajorMinor(2, 11))
+    old = replace(new, torch=replace(new.torch, build=release))
+    assert "-std=c++17" in flags(DEVICE_UNIT, build=CUDA_BUILD, environment=old)
+
+
 def test_an_older_toolkit_gets_what_it_understands() -> None:
     unit = replace(
         DEVICE_UNIT,
@@ -277,7 +290,7 @@ def test_an_older_toolkit_gets_what_it_understands() -> None:
     assert "-static-global-template-stub=false" in new
     assert "-frandom-seed=csrc/a.cu" in new
     assert "size" in new
-    older = replace(CUDA, version=MajorMinor(11, 8), options=frozenset({"maxrregcount"}))
+    older = replace(CUDA, version=MajorMinor(12, 4), options=frozenset({"maxrregcount"}))
     old = flags(unit, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=older))
     assert "-static-global-template-stub=false" not in old
     assert "-lineinfo" in old
@@ -285,7 +298,7 @@ def test_an_older_toolkit_gets_what_it_understands() -> None:
     assert not {"--compress-mode", "size"} & set(old)
     left = list_left_out(replace(CUDA_BUILD, units=(unit, unit)), replace(ENVIRONMENT, cuda=older))
     assert left == ("-static-global-template-stub=false", "--compress-mode size")
-    assert "-std=c++17" in old
+    assert "-std=c++20" in old
     assert "-Xcompiler=-frandom-seed=csrc/a.cu" in old
     assert "-frandom-seed=csrc/a.cu" not in old
 

@@ -75,8 +75,9 @@ if(KERNEL_CHOSEN STREQUAL "cuda" AND "cuda" IN_LIST KERNEL_COMPILED)
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   enable_language(CUDA)
   set(KERNEL_CUDA_STANDARD ${KERNEL_STANDARD})
-  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
-    set(KERNEL_CUDA_STANDARD 17)
+  if(KERNEL_STANDARD GREATER 17 AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
+    message(FATAL_ERROR "the headers of torch ${KERNEL_HERE_version} need C++${KERNEL_STANDARD}, which "
+      "nvcc has since CUDA 12.0; found ${CMAKE_CUDA_COMPILER_VERSION}, ${CMAKE_CUDA_COMPILER}")
   endif()
   # Flags that change no result are for an nvcc that knows them.
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE kernel_help)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.gradients import check_gradients
 from kernel_builder.gate.outcome import Outcomes, Unproved, fault
-from kernel_builder.gate.trial import call, make_inputs, tensors_of, usual_sizes
+from kernel_builder.gate.trial import call, make_inputs, tensors_of, unusual_sizes, usual_sizes
 
 _FIXES = {
     "test_schema": "mark what the op writes with Tensor! in its schema, and return no input",
@@ -20,36 +20,50 @@ _FIXES = {
     "test_faketensor": "register a fake that gives the shape, dtype and strides of the result",
     "test_aot_dispatch_dynamic": "correct the schema, the fake and the backward",
 }
-# Calls that are checked of one op; each takes as long as a small compilation.
+# Calls of one op that are checked in every way; each takes as long as a small compilation.
 _CALLS = 2
+# Calls of one op, at other sizes and of other dtypes, that are checked in the ways that compile nothing.
+_MORE_CALLS = 16
+_QUICK = ("test_schema", "test_faketensor")
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
     """Notes the ops of a namespace that are called, with copies of their arguments."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, most: int) -> None:
         super().__init__()
         self.namespace = namespace
+        self.most = most
         self.calls: dict[Any, list[tuple[Any, Any]]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == self.namespace:
             calls = self.calls.setdefault(func, [])
-            if len(calls) < _CALLS:
+            if len(calls) < self.most:
                 calls.append(tree_map(_copy, (tuple(args), kwargs or {})))
         return func(*args, **(kwargs or {}))
 
 
-def check_registered(namespace: str, cases: Iterable[Case], device: str) -> Outcomes:
+def check_registered(
+    namespace: str, cases: Iterable[Case], device: str, steady: Collection[str]
+) -> Outcomes:
     """Check every op of a kernel with the arguments that its cases call it with.
 
     An op that has code for the device and that no case reaches is a fault: nothing is proved of it.
+
+    Args:
+        namespace: the id of the kernel.
+        cases: the cases that call its ops.
+        device: what the variant is for.
+        steady: the names of the cases that end no process at unusual sizes.
     """
-    recorder = _Recorder(namespace)
+    recorder, more = _Recorder(namespace, _CALLS), _Recorder(namespace, _MORE_CALLS)
     for case in cases:
         _reach(case, recorder)
+        if case.name in steady:
+            _reach_unusual(case, more)
     for op, calls in recorder.calls.items():
-        yield from _check(op, calls)
+        yield from _check(op, calls, more.calls.get(op, []))
     reached = {op.name().removeprefix(f"{namespace}::").partition(".")[0] for op in recorder.calls}
     for name in sorted(_list_ops(namespace) - reached):
         if not _serves(f"{namespace}::{name}", device):
@@ -73,11 +87,27 @@ def _reach(case: Case, recorder: _Recorder) -> None:
         return
 
 
-def _check(op: Any, calls: list[tuple[Any, Any]]) -> Outcomes:
+def _reach_unusual(case: Case, recorder: _Recorder) -> None:
+    """Call a case at each unusual size, and for every further dtype at one of them."""
+    sizes = list(unusual_sizes(case))
+    first, *others = case.tolerance
+    trials = [*((first, each) for each in sizes), *((each, sizes[-2]) for each in others)]
+    for dtype, chosen in trials:
+        try:
+            with recorder:
+                call(case, make_inputs(case, dtype, chosen))
+        except Exception:  # noqa: BLE001
+            continue
+
+
+def _check(op: Any, calls: list[tuple[Any, Any]], more: Sequence[tuple[Any, Any]]) -> Outcomes:
+    """Check calls of an op in every way, and more of them in the ways that compile nothing."""
     name = op.name().partition("::")[2]
     failed: set[str] = set()
-    for args, kwargs in calls:
-        answers = torch.library.opcheck(op, args, kwargs, raise_exception=False)
+    every = tuple(_FIXES)
+    todo = [*((every, each) for each in calls), *((_QUICK, each) for each in more)]
+    for tests, (args, kwargs) in todo:
+        answers = torch.library.opcheck(op, args, kwargs, test_utils=tests, raise_exception=False)
         if isinstance(answers.get("test_schema"), NotImplementedError):
             # torch cannot compare tensors of some dtypes, such as those of 8 bits.
             answers["test_schema"] = _compare_bits(op, args, kwargs)

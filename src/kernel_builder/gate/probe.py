@@ -80,9 +80,12 @@ def load_kernel(directory: Path, needed: Sequence[Mapping[str, Any]]) -> ModuleT
 
 
 def list_checks(
-    cases: tuple[Case, ...], namespace: str, device: str
+    cases: tuple[Case, ...], namespace: str, device: str, died: Sequence[str] = ()
 ) -> Iterator[tuple[str, str, Callable[[], Outcomes]]]:
-    """Yield every check: the case, the name of the check, and what does it."""
+    """Yield every check: the case, the name of the check, and what does it.
+
+    Of a case that ended an earlier process, ops are not tried at unusual sizes.
+    """
     from functools import partial
 
     from kernel_builder.gate import compiled, gradients, large, layouts, ops, values
@@ -101,7 +104,8 @@ def list_checks(
     for case in cases:
         for name, function in zip(CHECKS, functions, strict=True):
             yield case.name, name, partial(function, case)
-    yield "", _OPS, partial(ops.check_registered, namespace, cases, device)
+    steady = frozenset(case.name for case in cases if case.name not in died)
+    yield "", _OPS, partial(ops.check_registered, namespace, cases, device, steady)
 
 
 def run_check(function: Callable[[], Outcomes], name: str, check: str) -> dict[str, Any]:
@@ -143,7 +147,7 @@ def main(request: dict[str, Any]) -> int:
             return UNUSABLE
         if request["skip"] == 0:
             _write(stream, {"about": _describe(cases, device)})
-        checks = list(list_checks(cases, request["id"], device.type))
+        checks = list(list_checks(cases, request["id"], device.type, request["died"]))
         broken: set[str] = set()
         for index, (name, check, function) in enumerate(checks):
             if index < request["skip"] or name in broken:

@@ -177,7 +177,8 @@ def _run(
     until = time.monotonic() + seconds
     skip = 0
     while True:
-        asked.write_text(json.dumps({**request, "skip": skip}))
+        died = [each.symbol for each in deaths]
+        asked.write_text(json.dumps({**request, "skip": skip, "died": died}))
         try:
             run_confined(
                 [sys.executable, "-I", "-B", probe.__file__, asked],

@@ -110,7 +110,7 @@ def find_cuda_versions(settings: Settings, machine: str) -> tuple[MajorMinor, ..
     if unknown:
         have = ", ".join(map(str, pinned)) or f"none for {machine}"
         raise SelectionError(
-            f"--cuda: no pinned toolkit {', '.join(map(str, unknown))}; pinned: {have}. "
+            f"no pinned toolkit {', '.join(map(str, unknown))}; pinned: {have}. "
             "Name an installed toolkit of another version: --cuda-home PATH"
         )
     if not pinned:

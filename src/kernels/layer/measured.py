@@ -46,6 +46,7 @@ class Selection:
         timings: both times by shape class.
         compiled_choice: whether a compiled model gets the kernel: where it won in every class that
             was measured.
+        untimed: why the last call that was not timed could not be; empty where there was none.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Selection:
         self._choices: dict[Any, bool] = {}
         self.timings: dict[str, Timing] = file.read()
         self.compiled_choice = self._choose_for_graphs()
+        self.untimed = ""
 
     def make_forward(self, kernel: Forward, original: Forward) -> Forward:
         """Return a forward that calls whichever of two is faster on what it is given."""
@@ -102,7 +104,8 @@ class Selection:
         return forward
 
     def _decide(self, key: Any, call: _Call) -> bool:
-        if not _can_be_timed(call):
+        if reason := _why_not_timed(call):
+            self.untimed = reason
             return False
         shape = self._describe((call.args, call.kwargs))
         with self._lock:
@@ -120,7 +123,7 @@ class Selection:
             try:
                 timing = self._file.settle(shape, lambda: self._measure(call))
             except torch.OutOfMemoryError:
-                # There is room for one call, and not for copies beside it.
+                self.untimed = "there is no room for copies of what it is called with"
                 return False
             self.timings[shape] = timing
             self.compiled_choice = self._choose_for_graphs()
@@ -265,20 +268,25 @@ def _same(tensor: Any) -> Any:
     return tensor
 
 
-def _can_be_timed(call: _Call) -> bool:
-    """Say whether timing would tell something, and change nothing."""
+def _why_not_timed(call: _Call) -> str:
+    """Say why timing would tell nothing, or change something; empty where it would not."""
     import torch
 
     tensors = list(iterate_tensors((call.args, call.kwargs)))
-    if not tensors or not all(map(_is_timed, tensors)) or _is_watched():
-        return False
-    if not can_be_copied(call.args) or not can_be_copied(call.kwargs) or _may_wait(call.module):
-        return False
-    on_gpu = any(each.is_cuda for each in tensors)
-    return not (on_gpu and torch.cuda.is_current_stream_capturing())
+    if not tensors or not all(map(_has_elements, tensors)):
+        return "it was called without tensors that have elements"
+    if _is_watched():
+        return "torch traced or transformed its call"
+    if not can_be_copied(call.args) or not can_be_copied(call.kwargs):
+        return "it is called with what cannot be copied, so a trial would change it"
+    if _may_wait(call.module):
+        return "it may wait for other ranks, and a trial would ask them too often"
+    if any(each.is_cuda for each in tensors) and torch.cuda.is_current_stream_capturing():
+        return "a CUDA graph was captured"
+    return ""
 
 
-def _is_timed(tensor: Any) -> bool:
+def _has_elements(tensor: Any) -> bool:
     return not tensor.is_meta and tensor.numel() > 0
 
 

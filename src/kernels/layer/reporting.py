@@ -167,7 +167,9 @@ def _reason(module: Any, bound: Bound | None, kept: Mapping[str, str]) -> str:
     if bound is not None:
         limits = list(bound.limits)
         if bound.selection is not None and not bound.selection.timings:
-            limits.insert(0, "the original until the model was called outside torch.compile")
+            why = bound.selection.untimed
+            until = "until the model was called outside torch.compile"
+            limits.insert(0, f"the original: {why}" if why else f"the original {until}")
         return "; ".join(limits)
     if has_foreign_forward(module):
         return "something else has replaced its forward"

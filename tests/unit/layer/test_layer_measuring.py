@@ -137,7 +137,9 @@ def test_what_cannot_be_copied_is_not_timed(measured_pair):
     model, cache = measured_pair(Cached, source), Cache()
     model(torch.ones(3), cache)
     assert cache.calls == 1
-    assert report(model).layers[0].shapes == ()
+    [layer] = report(model).layers
+    assert layer.shapes == ()
+    assert layer.reason.startswith("the original: it is called with what cannot be copied")
 
 
 def test_buffers_of_layers_inside_and_what_a_layer_keeps_stay(measured_pair):
@@ -194,6 +196,7 @@ def test_without_room_for_copies_the_layer_runs_as_it_is(kernelized, monkeypatch
         for _ in range(2):
             model(torch.randn(16, 4))
     assert (model[0].calls, len(tries), shapes(model)) == (2, 1, {})
+    assert "no room for copies" in report(model).layers[0].reason
 
 
 # What makes a class of its own -------------------------------------------------------------------

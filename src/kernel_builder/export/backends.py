@@ -181,6 +181,7 @@ def _plan_toolkits(build: Build, sources: SourceSet) -> tuple[Toolkit, ...]:
 def _toolkit_versions(build: Build) -> tuple[MajorMinor, ...]:
     """Return the toolkits at which something may change, newest first."""
     versions = {max(since, MajorMinor(11, 0)) for since, _ in read_known().cuda_archs}
+    versions |= {since for _, since in read_known().cuda_suffixes.values()}
     bounds = build.general.cuda
     stated = [bounds.minver, bounds.maxver, *(each.cuda_minver for each in build.components)]
     versions.update(MajorMinor(*version_key(text)) for text in stated if text is not None)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import older_cuda
+import peers
 import pytest
 
 from kernel_builder.errors import ToolchainUnavailableError
@@ -77,6 +82,37 @@ def test_each_component_has_its_own_flags(
     [library] = project.glob("torch-ext/two_cuda/*.abi3.so")
     code = {str(each) for each in read_device_code(library)}
     assert len(code) == 5
+    environment.do("python", "-m", "pip", "uninstall", "-q", "-y", "two-cuda")
+
+
+def test_a_toolkit_of_cuda_12_gets_the_flags_that_it_knows(
+    environment, copy_kit: Callable[[str], Path], tmp_path: Path
+) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("the toolkit is one for x86_64")
+    try:
+        home = older_cuda.fetch().home
+    except peers.PeerUnavailableError as err:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(err))
+        raise
+    # What CMake links its trial program with, and kernels do without.
+    shutil.copytree(home, tmp_path / "cuda", symlinks=True, copy_function=os.link)
+    libraries = tmp_path / "cuda" / "lib64"
+    (libraries / "libcudart.so").symlink_to("libcudart.so.12")
+    subprocess.run(["ar", "rcs", libraries / "libcudadevrt.a"], check=True)
+    project = copy_kit("two_cuda")
+    table = project / "build.toml"
+    flags = '"--compress-mode=size", "-split-compile", "1"'
+    text = table.read_text()
+    assert "cuda-flags = [" in text
+    table.write_text(text.replace("cuda-flags = [", f"cuda-flags = [{flags}, "))
+    export_project(project)
+    wishes = {"CUDA_HOME": str(tmp_path / "cuda"), "NVCC_APPEND_FLAGS": "--cudart shared"}
+    words = ["-v", "--no-build-isolation", "--no-deps", "-e", project]
+    environment.do("python", "-m", "pip", "install", *words, more=wishes)
+    [library] = project.glob("torch-ext/two_cuda/*.abi3.so")
+    assert "libcudart.so.12" in read_elf(library).needed
+    assert {each.arch for each in read_device_code(library)} == {"7.5", "8.0", "9.0a"}
     environment.do("python", "-m", "pip", "uninstall", "-q", "-y", "two-cuda")
 
 

@@ -76,6 +76,18 @@ def test_a_file_has_the_capabilities_that_its_toolkit_compiles() -> None:
     assert "message(FATAL_ERROR" in part
 
 
+def test_older_toolkits_get_the_kinds_of_code_that_they_have(project: Path) -> None:
+    file = project / "build.toml"
+    text = re.sub(
+        r"cuda-capabilities = .*", 'cuda-capabilities = ["9.0a", "10.0f"]', file.read_text()
+    )
+    file.write_text(text)
+    part = section(export(project)[0], "cuda")
+    conditions = re.findall(r"VERSION_LESS ([\d.]+)\)\n((?:.*gencode.*\n|    set.*\n)*)", part)
+    found = {since: set(re.findall(r"code=sm_(\w+)", lines)) for since, lines in conditions}
+    assert found == {"12.9": {"90a", "100f"}, "12.0": {"90a"}}
+
+
 def test_a_dropped_capability_is_named_without_a_torch_that_is_made_up(project: Path) -> None:
     build = read_build(project)
     notes = plan_export(build, read_sources(project, build)).notes

@@ -1,4 +1,4 @@
-"""An environment of pip's own with torch in it, and projects to install. The group's budget: five minutes.
+"""An environment of pip's own with torch in it, and projects to install. The group's budget: six minutes.
 
 torch takes a gigabyte, so that of this interpreter is linked into the environment; nothing else of
 this interpreter can be imported there.

@@ -125,7 +125,7 @@ def _input_roots(environment: Environment) -> list[Path]:
     roots += [path for each in environment.depends for path in each.include_dirs]
     cuda = environment.cuda
     if cuda is not None:
-        roots += [] if cuda.shares_include else [cuda.include]
+        roots += [] if cuda.shares_include else [cuda.include, *cuda.header_places]
         roots += cuda.outside
     return roots if environment.cuda_headers is None else [*roots, environment.cuda_headers]
 

@@ -33,6 +33,7 @@ class CudaToolchain:
         version: its version.
         nvcc: the compiler.
         include: the directory of its headers.
+        header_places: the same under each of its names; none: it has no other.
         cudart: the shared runtime library, under its versioned name.
         identity: a text that changes with it.
         shares_include: whether other packages' headers lie beside its own, where every compiler looks.
@@ -52,6 +53,7 @@ class CudaToolchain:
     shares_include: bool = False
     release: str | None = None
     options: frozenset[str] | None = None
+    header_places: tuple[Path, ...] = ()
     programs: tuple[Path, ...] = ()
     outside: tuple[Path, ...] = ()
     launcher: tuple[str, ...] = ()
@@ -192,6 +194,7 @@ def read_cuda(
         cudart=found.cudart,
         identity=identity or found.identity,
         shares_include=found.shares_include,
+        header_places=found.header_places,
         release=None if answer is None else answer.release,
         options=None if answer is None else answer.options,
         programs=() if answer is None else answer.programs,

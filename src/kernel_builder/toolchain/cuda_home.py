@@ -55,6 +55,12 @@ class CudaFiles:
     cudart: Path
 
     @property
+    def header_places(self) -> tuple[Path, ...]:
+        """The directory of its headers under each of its names: either may be a link to the other."""
+        places = (self.root / name for name in _INCLUDES)
+        return tuple(place for place in places if (place / _HEADER).is_file())
+
+    @property
     def shares_include(self) -> bool:
         """Whether the headers of other packages lie beside its own, where every compiler looks anyway."""
         return self.include.resolve() == _SYSTEM_INCLUDE

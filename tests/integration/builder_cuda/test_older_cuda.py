@@ -165,6 +165,19 @@ def test_debians_packages_are_a_toolkit(
     assert read_files(project / "build" / NAME) == read_files(image)
 
 
+def test_the_directory_of_headers_may_have_either_name(
+    own: Settings, older: older_cuda.OlderCuda, tmp_path: Path
+) -> None:
+    """Wheels that were unpacked in one place have them in include, and the link below targets."""
+    turned = tmp_path / "cuda"
+    shutil.copytree(older.home, turned, symlinks=True, copy_function=os.link)
+    place = turned / "targets" / "x86_64-linux" / "include"
+    (turned / "include").unlink()
+    place.rename(turned / "include")
+    place.symlink_to("../../include")
+    build(copy("two_cuda", tmp_path), replace(own, cuda_home=turned))
+
+
 def test_components_get_what_12_has_and_what_it_lacks_is_said(
     own: Settings, tmp_path: Path
 ) -> None:

@@ -164,10 +164,22 @@ def test_debian_has_the_parts_apart(home: Path, tmp_path: Path) -> None:
     assert not find_files(usr).shares_include
 
 
+def test_either_directory_of_headers_may_be_the_link(home: Path) -> None:
+    target = home / "targets" / "x86_64-linux" / "include"
+    assert read(home).header_places == (home / "include", target)
+    (home / "include").unlink()
+    target.rename(home / "include")
+    target.symlink_to("../../include")
+    found = read(home)
+    assert (found.include, found.header_places) == (home / "include", (home / "include", target))
+
+
 def test_conda_has_headers_below_targets_alone(home: Path) -> None:
     (home / "include").unlink()
     write(home / "include" / "zlib.h")
-    assert find_files(home).include == home / "targets" / "x86_64-linux" / "include"
+    found = find_files(home)
+    assert found.include == home / "targets" / "x86_64-linux" / "include"
+    assert found.header_places == (found.include,)
 
 
 def test_a_directory_of_links_brings_what_they_lead_to(home: Path, tmp_path: Path) -> None:

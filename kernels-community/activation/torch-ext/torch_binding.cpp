@@ -5,7 +5,10 @@
 
 #include "registration.h"
 
-using enum activation::Activation;
+constexpr auto kGelu = activation::Activation::kGelu;
+constexpr auto kGeluTanh = activation::Activation::kGeluTanh;
+constexpr auto kGeluQuick = activation::Activation::kGeluQuick;
+constexpr auto kSilu = activation::Activation::kSilu;
 constexpr auto kFirst = activation::Gate::kFirstHalf;
 constexpr auto kSecond = activation::Gate::kSecondHalf;
 

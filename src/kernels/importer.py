@@ -39,7 +39,7 @@ from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 from kernel_spec.names import module_name
 from kernels.errors import KernelImportError, NotAKernelError, OpConflictError
-from kernels.kernel_module import KernelModule, name_kernel
+from kernels.missing_names import explain_missing, name_kernel
 from kernels.self_import import SelfName, compile_with, may_import_itself
 
 SIGNATURE_NAME = f"{FILE_NAME}.sigstore"
@@ -296,15 +296,6 @@ class _Finder:
 class _SourceLoader(SourceFileLoader):
     """Compiles the source each time; a variant's bytecode is not part of its digest."""
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Make the module of a kernel; those below it are Python's own."""
-        root = _root_of(spec.name)
-        if root is None or spec.name != root.name:
-            return None
-        metadata = root.variant.metadata
-        name_kernel(spec.name, f"{metadata.name} (version {metadata.version}, {root.variant.path})")
-        return KernelModule(spec.name)
-
     def get_code(self, fullname: str) -> CodeType:
         """Compile the source of the module."""
         root = _root_of(fullname)
@@ -338,6 +329,9 @@ class _SourceLoader(SourceFileLoader):
             _forget_modules(root.name)
             _explain(err, root.variant)
             raise
+        metadata = root.variant.metadata
+        name_kernel(root.name, f"{metadata.name} (version {metadata.version}, {root.variant.path})")
+        explain_missing(module)
 
 
 def _name_in_package(name: str) -> None:

@@ -105,8 +105,8 @@ def import_variant(
         SharedSymbolError: its libraries and a loaded one define the same variable, of two sizes.
     """
     from kernels import importer, log
-    from kernels.kernel_module import name_kernel
     from kernels.linkage.verdict import holds_libraries
+    from kernels.missing_names import name_kernel
 
     if variant.metadata.python_depends or variant.metadata.python_requires:
         from kernels.python_depends import require_packages

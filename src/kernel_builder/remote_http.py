@@ -48,7 +48,13 @@ class HttpRemote:
     def _api(self) -> HfApi:
         from huggingface_hub import HfApi
 
-        return HfApi(endpoint=self.url, token=None if self._send_token else False)
+        from kernels.http_session import open_session
+        from kernels.hub_token import read_token
+
+        # What it would make of a proxy, certificates or a token that it cannot use names no variable.
+        open_session()
+        token = read_token(self.url) if self._send_token else False
+        return HfApi(endpoint=self.url, token=token)
 
     def read_refs(self, repo: RepoId) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Read the commits of branches and of tags, by name."""

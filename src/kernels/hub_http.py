@@ -9,16 +9,14 @@ other hubs of ``KERNELS_HUB``.
 
 from __future__ import annotations
 
-import errno
 import json
-import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -38,9 +36,9 @@ from kernels.errors import (
     HubUnreachableError,
     RepoNotFoundError,
     RevisionNotFoundError,
-    SettingsError,
 )
 from kernels.http_session import Session, ask, errors_of, open_session
+from kernels.hub_token import read_token
 from kernels.waiting import TooSlowError, Wait
 
 # Seconds: to connect and between two reads, and the pauses before a further attempt.
@@ -60,9 +58,6 @@ LISTED_SECONDS = 600.0
 # average must be at least this many bytes a second.
 PATIENCE_SECONDS = 60.0
 SLOWEST = 1024
-
-# RFC 6750, 2.1, and what else fits into a header.
-_TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,27 +288,12 @@ class HttpHub:
         agent = format_user_agent(
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
-        # Not its build_hf_headers: to describe this machine, that asks the hub of HF_ENDPOINT first.
-        from huggingface_hub import constants
-        from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
-
+        # Not huggingface_hub's build_hf_headers: to describe this machine, that asks the hub of
+        # HF_ENDPOINT first.
         if self.credentials:
             packed = b64encode(unquote_to_bytes(self.credentials)).decode()
             return {"user-agent": agent, "authorization": f"Basic {packed}"}
-        try:
-            if self.send_token and (place := Path(constants.HF_TOKEN_PATH)).is_fifo():
-                raise OSError(errno.EINVAL, "not a plain file", str(place))
-            token = get_token_to_send(None if self.send_token else False)
-        except (OSError, ValueError) as err:
-            raise SettingsError(
-                f"The token for {self.url} cannot be read: {err}. Let this user read that file, or set "
-                "HF_TOKEN."
-            ) from None
-        if token and _TOKEN.fullmatch(token) is None:
-            raise SettingsError(
-                "The token for the hub (HF_TOKEN, or the file of 'hf auth login') holds characters that "
-                "no token has: copy it anew."
-            )
+        token = read_token(self.url) if self.send_token else None
         return {"user-agent": agent} | ({"authorization": f"Bearer {token}"} if token else {})
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import huggingface_hub
 import pytest
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
@@ -24,6 +25,8 @@ from kernel_builder.remote import open_remote
 from kernel_builder.remote_http import HttpRemote
 from kernel_spec.errors import ConflictError
 from kernel_spec.names import parse_repo_id
+from kernels.errors import SettingsError
+from kernels.settings import NETWORK_VARIABLES
 
 REPO = parse_repo_id("me/my-op")
 COMMIT = "c" * 40
@@ -271,3 +274,39 @@ def test_what_a_hub_says_is_one_line(hub) -> None:
     with pytest.raises(UploadError) as caught:
         remote.read_refs(REPO)
     assert str(caught.value).endswith(": Server error '500' nope")
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Set variables for the real session of huggingface_hub."""
+    for name in NETWORK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    huggingface_hub.close_session()
+    yield monkeypatch.setenv
+    huggingface_hub.close_session()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTP_PROXY", "ftp://proxy:1"),
+        ("HTTPS_PROXY", "http://proxy:port"),
+        ("SSL_CERT_FILE", "/nonexistent.pem"),
+        ("HF_TOKEN", "hf_\N{LATIN SMALL LETTER E WITH ACUTE}"),
+    ],
+)
+def test_a_setting_that_the_client_cannot_use_is_named(environment, tmp_path, name, value) -> None:
+    environment(name, value)
+    remote = HttpRemote("http://127.0.0.1:9", send_token=True, notes=tmp_path)
+    with pytest.raises(SettingsError, match=name) as caught:
+        remote.read_refs(REPO)
+    assert caught.value.exit_code == 2
+
+
+def test_a_token_file_that_cannot_be_read_is_named(environment, monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path))
+    remote = HttpRemote("http://127.0.0.1:9", send_token=True, notes=tmp_path)
+    with pytest.raises(SettingsError, match=str(tmp_path)):
+        remote.read_refs(REPO)

@@ -18,8 +18,13 @@ using Encode = PFN_cuTensorMapEncodeTiled_v12000;
 Encode find_encoder() {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
   STD_CUDA_CHECK(cudaGetDriverEntryPointByVersion(
       "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
+#else
+  STD_CUDA_CHECK(
+      cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
+#endif
   STD_TORCH_CHECK(
       result == cudaDriverEntryPointSuccess && found != nullptr,
       "the CUDA driver has no cuTensorMapEncodeTiled: gemm needs driver 525 or newer");

@@ -26,8 +26,8 @@ REDIRECTS = 10
 REDIRECT_BYTES = 1 << 16
 REDIRECT_SECONDS = 1.0
 
-# What a client quotes may be a part of a password.
-_QUOTED = re.compile(r"'[^']*'")
+# What a client quotes, in either of Python's two ways, may be a part of a password.
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 # httpx.Client of huggingface_hub 1.x, httpx2.Client of 2.x: the same methods, two packages.
 Session = Any

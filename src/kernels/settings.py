@@ -78,7 +78,10 @@ _LONGEST_LABEL = 63
 _LAST_PORT = 65535
 _FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
+# The URLs in a text, but for those of files, whose paths may have an @.
+_URL = re.compile(r"\b(?!file:)[a-z][a-z\d+.-]*://\S*", re.I)
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_UP_TO_LAST_AT = re.compile(r"(?<=://).*@")
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 # An entry begins where "owner/name=" begins, so that a path may hold colons.
 _OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
@@ -223,8 +226,17 @@ def network_variables(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text without the user and password of the URLs in it."""
-    return _CREDENTIALS.sub("", text)
+    """Return a text without the user and password of the URLs in it.
+
+    Where a URL cannot be read, nothing before its last ``@`` is left: a password in it may hold
+    ``/`` or ``@`` as they are.
+    """
+    return _URL.sub(_hide_in_url, text)
+
+
+def _hide_in_url(found: re.Match[str]) -> str:
+    hidden = _CREDENTIALS if _HTTP_URL.fullmatch(found[0]) else _UP_TO_LAST_AT
+    return hidden.sub("", found[0], count=1)
 
 
 def parse_hubs(text: str) -> tuple[HubAddress, ...]:

@@ -136,8 +136,9 @@ def test_what_the_client_cannot_use_is_named(network, name, value):
     assert caught.value.__suppress_context__
 
 
-def test_a_password_is_not_repeated_where_a_proxy_cannot_be_used(network):
-    network("HTTPS_PROXY", "http://me:half/of-it@proxy:1")
+@pytest.mark.parametrize("password", ["half/of-it", "half'/of-it", "half'\"/of-it"])
+def test_a_password_is_not_repeated_where_a_proxy_cannot_be_used(network, password):
+    network("HTTPS_PROXY", f"http://me:{password}@proxy:1")
     with pytest.raises(SettingsError, match="percent-encoded") as caught:
         kernels.get_kernel("acme/toy")
     assert "half" not in str(caught.value)
@@ -159,7 +160,9 @@ def test_a_socks_proxy_without_its_package_says_which(network, monkeypatch):
         f"http://{'a' * 64}.invalid",
         "http://h\u00fcb..x",
         "http://me:word@",
-        "http://a@b@c",
+        "http://me:a@word@c",
+        "https://me:word/word@c",
+        "acme=https://me:?word@c",
     ],
 )
 def test_a_hub_that_no_socket_takes_is_named(network, url):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from kernels.errors import SettingsError
+from kernels.settings import has_token_variable
 
 # RFC 6750, 2.1, and what else fits into a header.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -22,7 +23,8 @@ def read_token(url: str) -> str | None:
     from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
 
     try:
-        if (place := Path(constants.HF_TOKEN_PATH)).is_fifo():
+        place = Path(constants.HF_TOKEN_PATH)
+        if not has_token_variable() and place.is_fifo():
             raise OSError(errno.EINVAL, "not a plain file", str(place))
         token: str | None = get_token_to_send(None)
     except (OSError, ValueError) as err:

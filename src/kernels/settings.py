@@ -69,6 +69,8 @@ NETWORK_VARIABLES = (
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 )
+# What huggingface_hub takes for the user's token before the file of ``hf auth login``.
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 _HTTP_URL = re.compile(
     r"(https?://)(?:([^/@?#]*)@)?((\[[0-9a-f:.]+\]|[^/@:?#\[\]]+)(?::(\d{1,5}))?(?:/.*)?)", re.I
@@ -223,6 +225,12 @@ def network_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     env = os.environ if environ is None else environ
     forms = [form for name in NETWORK_VARIABLES for form in (name, name.lower())]
     return [name for name in forms if env.get(name)]
+
+
+def has_token_variable(environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether a variable holds the user's token, so that no file of it is read."""
+    env = os.environ if environ is None else environ
+    return any(env.get(name, "").strip() for name in TOKEN_VARIABLES)
 
 
 def hide_credentials(text: str) -> str:

@@ -17,7 +17,8 @@ from kernel_spec.names import RepoId
 from kernels import hub_http
 from kernels.errors import HubUnreachableError, SettingsError
 from kernels.hub_http import HttpHub
-from kernels.settings import NETWORK_VARIABLES, read_settings
+from kernels.hub_token import read_token
+from kernels.settings import NETWORK_VARIABLES, TOKEN_VARIABLES, read_settings
 
 REPO = RepoId("acme", "toy")
 REFS = b'HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{"branches": [], "tags": []}'
@@ -215,6 +216,23 @@ def test_a_token_that_fits_in_no_header_is_not_sent_and_not_shown(
         kernels.get_kernel("acme/toy")
     assert token not in str(caught.value)
     assert web.requests == []
+
+
+@pytest.mark.parametrize("name", TOKEN_VARIABLES)
+def test_where_a_variable_holds_the_token_no_file_is_looked_at(web, publisher, name, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    publisher.publish()
+    monkeypatch.setenv("HF_ENDPOINT", web.URL)
+    monkeypatch.setattr("pathlib.Path.is_fifo", refuse)
+    for each in TOKEN_VARIABLES:
+        monkeypatch.delenv(each, raising=False)
+    with pytest.raises(SettingsError, match="set HF_TOKEN"):
+        read_token(web.URL)
+    monkeypatch.setenv(name, "hf_word")
+    assert read_token(web.URL) == "hf_word"
+    assert kernels.get_kernel("acme/toy").VALUE == 1
 
 
 def test_credentials_of_a_hub_go_to_it_and_nowhere_else(web, publisher, cache, monkeypatch, caplog):

@@ -15,10 +15,12 @@ from kernel_builder.compile_run import (
     run_ninja,
 )
 from kernel_builder.drafts import (
+    Use,
     draft_of,
     find_doubt,
     put_op_id,
     put_pieces,
+    read_uses,
     takes_draft,
     uses_plainly,
 )
@@ -53,7 +55,10 @@ def make_objects(run: Run) -> tuple[list[Made], tuple[str, ...]]:
     """
     build = run.build
     drafted = replace(build, op_id=draft_of(build.op_id))
-    waiting = [number for number in range(len(build.units)) if _can_wait(run, number, drafted)]
+    headers = read_uses(build.headers, run.stage)
+    waiting = [
+        number for number in range(len(build.units)) if _can_wait(run, number, drafted, headers)
+    ]
     made = _find_or_compile(
         run,
         {number: drafted if number in waiting else build for number in range(len(build.units))},
@@ -78,10 +83,10 @@ def make_objects(run: Run) -> tuple[list[Made], tuple[str, ...]]:
     return [made[number] for number in sorted(made)], tuple(notes)
 
 
-def _can_wait(run: Run, number: int, drafted: VariantBuild) -> bool:
+def _can_wait(run: Run, number: int, drafted: VariantBuild, headers: frozenset[Use]) -> bool:
     """Say whether an object is made under a draft."""
     unit = run.build.units[number]
-    if not takes_draft(unit, run.build.headers, run.environment, run.stage):
+    if not takes_draft(unit, headers, run.environment, run.stage):
         return False
     if run.build.stable_abi is not None:
         return True

@@ -69,14 +69,19 @@ def read_use(source: bytes) -> Use:
     return Use.OTHER if mentions > plain else Use.PLAIN if mentions else Use.NONE
 
 
+def read_uses(paths: Iterable[str], stage: Path) -> frozenset[Use]:
+    """Say how staged files use the id of their ops."""
+    return frozenset(read_use((stage / path).read_bytes()) for path in paths)
+
+
 def takes_draft(
-    unit: CompileUnit, headers: Iterable[str], environment: Environment, stage: Path
+    unit: CompileUnit, headers: frozenset[Use], environment: Environment, stage: Path
 ) -> bool:
     """Say whether a file is to be compiled under a draft.
 
     Args:
         unit: the file.
-        headers: the paths of the project's headers.
+        headers: how the project's headers use the id; they are the same for each of its files.
         environment: what it is built with.
         stage: the staged sources.
     """
@@ -85,7 +90,7 @@ def takes_draft(
     if toolchain.family is not Family.GCC or toolchain.cpu != "x86_64":
         return False
     flags = " ".join((*unit.cxx_flags, *unit.backend_flags)).encode()
-    uses = {read_use((stage / path).read_bytes()) for path in (unit.source, *headers)}
+    uses = headers | read_uses([unit.source], stage)
     told = any(name in flags for name in (*_NAMES, *_MACRO_WORDS))
     return Use.PLAIN in uses and Use.OTHER not in uses and not told
 

@@ -11,7 +11,7 @@ import pytest
 
 from kernel_builder.compile import stage_sources
 from kernel_builder.config.read import read_build
-from kernel_builder.drafts import draft_of, find_doubt, put_op_id, takes_draft
+from kernel_builder.drafts import draft_of, find_doubt, put_op_id, read_uses, takes_draft
 from kernel_builder.environment import detect_host, prepare_environment
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import plan
@@ -37,7 +37,8 @@ def test_the_object_of_our_binding_is_that_of_the_id(
     build = next(each for each in made.variants if each.units)
     environment = prepare_environment(build, settings)
     stage = stage_sources(project, build, tmp_path)
-    (unit,) = (each for each in build.units if takes_draft(each, build.headers, environment, stage))
+    headers = read_uses(build.headers, stage)
+    (unit,) = (each for each in build.units if takes_draft(each, headers, environment, stage))
     assert unit.source == "torch-ext/torch_binding.cpp"
     objects = []
     for op_id in (draft_of(build.op_id), build.op_id):

@@ -11,6 +11,7 @@ from kernel_builder.drafts import (
     put_op_id,
     put_pieces,
     read_use,
+    read_uses,
     takes_draft,
     uses_plainly,
 )
@@ -197,7 +198,7 @@ def test_any_other_use_is_told_apart(line: bytes) -> None:
 
 
 def takes(stage: Path, unit: CompileUnit = UNIT, environment: Environment = ENVIRONMENT) -> bool:
-    return takes_draft(unit, ["a.h"], environment, stage)
+    return takes_draft(unit, read_uses(["a.h"], stage), environment, stage)
 
 
 @pytest.fixture

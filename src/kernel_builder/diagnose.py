@@ -162,13 +162,16 @@ def _find_age_hint(output: str, toolkit: Toolkit) -> str | None:
     name = _UNKNOWN.search(output)
     later = _TOO_NEW.search(output)
     if name is not None:
-        what = f"{next(filter(None, name.groups()))} is not in the headers of {toolkit}"
+        what = (
+            f"{next(filter(None, name.groups()))} is not in the headers of {toolkit} that are included "
+            "here: include the one that has it, such as cuda_runtime.h or cuda.h"
+        )
     elif later is not None:
         what = f"{toolkit} is older than {next(filter(None, later.groups()))}"
     else:
         return None
     return (
-        f"{what}; where a later CUDA has it, write that as cuda-minver of this component, which older "
+        f"{what}; where only a later CUDA has it, write that as cuda-minver of this component, which older "
         "ones then leave out, and build with it: --cuda VERSION, or --cuda-home PATH"
     )
 

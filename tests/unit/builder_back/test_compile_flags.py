@@ -258,6 +258,11 @@ def test_hints_for_a_toolkit_that_is_too_old_or_lacks_a_part(tmp_path: Path) -> 
             said = str(find_hint(tmp_path, words, toolkit))
             assert what in said
             assert "cuda-minver" in said
+    # It need not be too old: whoever forgets a header gets the same words of a compiler.
+    forgotten = "a.cpp:1:2: error: 'cudaStream_t' does not name a type"
+    assert "include the one that has it, such as cuda_runtime.h" in str(
+        find_hint(tmp_path, forgotten, Toolkit(version="13.0"))
+    )
     assert find_hint(tmp_path, 'error: identifier "custom" is undefined', own) is None
 
 

@@ -155,7 +155,9 @@ def find_extensible_layers(model: Any) -> list[ExtensibleLayer]:
     places: dict[int, tuple[str, str, Any]] = {}
     users: dict[int, int] = {}
     for path, module in model.named_modules():
-        for name, function in (getattr(module, FUNCTIONS, None) or {}).items():
+        # Not by getattr: a wrapper that passes names on has none of its own.
+        functions = vars(module).get(FUNCTIONS) or getattr(type(module), FUNCTIONS, None) or {}
+        for name, function in functions.items():
             users[id(function)] = users.get(id(function), 0) + 1
             place = f"{path}.{name}" if path else name
             places.setdefault(id(function), (place, name, function))

@@ -89,7 +89,8 @@ class Selection:
                         key.append(self._describe(value))
                     else:
                         key.append(type(value))
-            except RuntimeError:  # nested tensors have no shape
+            except RuntimeError:  # of nested tensors
+                self.untimed = "it was called with a tensor that has no shape or no strides"
                 key.clear()
             call_key = tuple(key)
             is_kernel = choices.get(call_key) if call_key else False

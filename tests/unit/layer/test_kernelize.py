@@ -483,6 +483,20 @@ def test_functions_that_a_class_names_itself_are_found(toy):
     assert model(torch.ones(1)).item() == 2
 
 
+def test_a_wrapper_that_passes_names_on_has_no_functions_of_its_own():
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Calls()
+
+        def __getattr__(self, name):
+            inner = super().__getattr__("inner")
+            return inner if name == "inner" else getattr(inner, name)
+
+    [function] = report(Wrapper()).layers
+    assert (function.path, function.users) == ("inner.twice", 1)
+
+
 def test_only_marked_functions_can_be_named():
     with pytest.raises(ValueError, match=r"test_only_marked.* is not decorated"):
         use_kernelized_func(test_only_marked_functions_can_be_named)

@@ -73,6 +73,7 @@ def test_what_cannot_be_timed_runs_the_original_undecided(kernelized, shapes):
         model(torch.eye(4).to_sparse())
         with pytest.raises(RuntimeError, match="both self and other to be nested"):
             model(torch.nested.nested_tensor([torch.ones(1, 4), torch.ones(2, 4)]))
+    assert "no shape" in report(model).layers[0].reason
     torch.func.vmap(model)(torch.randn(2, 3, 4))
     assert shapes(model) == {}
     assert model[0].calls == 5

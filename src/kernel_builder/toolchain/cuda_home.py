@@ -127,11 +127,10 @@ def find_files(home: Path) -> CudaFiles:
 
 def _find_root(home: Path) -> Path:
     """Return the directory that a toolkit's parts are below, where Debian's packages hold a part of it."""
-    if _find_header(home) is None:
-        for name in _DEBIAN:
-            root = Path(str(home).removesuffix(f"/{name}"))
-            if root != home and _find_header(root) is not None:
-                return root
+    if _find_header(home) is None and "/".join(home.parts[-2:]) in _DEBIAN:
+        root = home.parents[1]
+        if _find_header(root) is not None:
+            return root
     return home
 
 
@@ -242,7 +241,8 @@ def _follow(paths: Iterable[Path]) -> Iterator[Path]:
     while waiting:
         path = waiting.pop()
         yield path
-        yield path.resolve()
+        # Unlike resolve(), it takes a link to itself.
+        yield Path(os.path.realpath(path))
         if path.is_symlink():
             place = Path(os.path.normpath(path.parent / path.readlink()))
             if place not in seen:

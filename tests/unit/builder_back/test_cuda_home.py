@@ -196,6 +196,8 @@ def test_a_directory_of_links_brings_what_they_lead_to(home: Path, tmp_path: Pat
         home / "include" / "cuda_runtime_api.h",
         home / "lib64" / "libcudart.so.12",
     }
+    (farm / "bin" / "itself").symlink_to("itself")
+    assert home / "bin" in read(farm).outside
     whole = tmp_path / "alias"
     whole.symlink_to(home)
     assert read(whole).outside == ()

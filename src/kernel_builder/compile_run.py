@@ -142,8 +142,7 @@ def find_undeclared(
     shared = environment.cuda is not None and environment.cuda.shares_include
     found = {}
     for unit in built:
-        depfile = unit.built.with_suffix(".d")
-        read = parse_depfile(depfile.read_text(encoding="utf-8", errors="surrogateescape"))
+        read = read_depfile(unit)
         foreign = find_foreign(read, stage=stage, roots=roots, system=system, cuda=shared)
         if foreign:
             found[unit.source] = foreign

@@ -99,7 +99,7 @@ def check_asked(asked: Iterable[str], toolkit: MajorMinor) -> None:
                 + (f"did you mean {meant}?" if meant else "write it like 9.0, 9.0a or 8.0+PTX")
             )
         elif found.base not in bases or not _has_kind(found, toolkit):
-            special = " ".join(
+            special = " and ".join(
                 f"{suffix} from {low} on" for suffix, low in _list_kinds(toolkit).items()
             )
             faults.append(

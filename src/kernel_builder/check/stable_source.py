@@ -35,7 +35,8 @@ def check_stable_source(text: str, file: str) -> Iterator[Finding]:
     """Find what of a C++ source the stable ABI does not have, in the order of its lines.
 
     It is read, not compiled: what stands behind a condition of the preprocessor other than ``#if 0``
-    counts too, and a name that a macro puts together is not seen. :func:`check_stable_abi` sees what a library really asks for.
+    counts too, and a name that a macro puts together is not seen. :func:`check_stable_abi` sees what
+    a library really asks for.
 
     Args:
         text: the source.

@@ -10,25 +10,19 @@ from kernel_builder.config.general import version_key
 from kernel_builder.config.model import (
     Build,
     Component,
-    Testing,
     TorchFramework,
     TorchNoarch,
     TvmFfiFramework,
 )
-from kernel_builder.device_headers import note_device_headers
 from kernel_builder.errors import SelectionError
 from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
+from kernel_builder.plan_notes import note_project, note_variant
 from kernel_builder.planned import Host, Plan, Selection, SkippedBackend, VariantBuild
 from kernel_builder.sources import SourceFile, SourceSet
 from kernel_builder.targets import choose_cuda
 from kernel_builder.toolchain.tvm_ffi import pinned_interface
-from kernel_builder.units import (
-    is_compiled,
-    packaged_files,
-    plan_units,
-    unpackaged_notes,
-)
+from kernel_builder.units import packaged_files, plan_units
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_spec.system import TorchBuild
@@ -58,41 +52,17 @@ def plan(
                 skipped.append(SkippedBackend(backend=backend, reason=outcome))
                 continue
             variants.append(outcome)
-            notes += [*_notes(sources, outcome), *(f"{outcome.variant}: {each}" for each in said)]
+            notes += [
+                *note_variant(sources, outcome),
+                *(f"{outcome.variant}: {each}" for each in said),
+            ]
     variants.sort(key=lambda variant: str(variant.variant))
-    notes += _unbounded(build, variants)
-    notes += unpackaged_notes(build, sources)
-    notes += [
-        f"{each} of build.toml is read by this builder alone; the published one refuses it"
-        for each in _extensions(build)
-    ]
-    notes += [f"build.toml: {each.replace('-', ' ')}" for each in build.warnings]
-    notes += [f"build.toml:{each.line}: {each.path}: {each.message}" for each in build.doubts]
+    notes += note_project(build, sources, variants)
     if selection.variants:
         _check_variants(variants, skipped, selection)
         variants = [one for one in variants if str(one.variant) in selection.variants]
         skipped = []
     return Plan(variants=tuple(variants), skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
-
-
-def _unbounded(build: Build, variants: list[VariantBuild]) -> list[str]:
-    """Say that ``torch.maxver`` keeps no later torch from loading a variant for the stable ABI."""
-    framework = build.framework
-    maxver = framework.torch.maxver if isinstance(framework, TorchFramework) else None
-    return [
-        f'{variant.variant}: maxver = "{maxver}" chooses what is built; every torch from '
-        f"{variant.stable_abi} on loads it, since it is for the stable ABI"
-        for variant in variants
-        if maxver is not None and variant.stable_abi is not None
-    ]
-
-
-def _extensions(build: Build) -> list[str]:
-    """Return what of a ``build.toml`` the format of the published builder does not have."""
-    found = ["[sources]"] * bool(build.sources) + ["[test]"] * (build.testing != Testing())
-    if isinstance(build.framework, TorchFramework) and build.framework.noarch:
-        found.append("torch.noarch")
-    return found
 
 
 def _check_backends(build: Build, selection: Selection) -> None:
@@ -352,48 +322,6 @@ def _variant(
         upstream=general.upstream,
         source=general.source,
     )
-
-
-def _note_unofficial(variant: VariantBuild) -> list[str]:
-    """Say that no official torch loads a variant: none of its release is for its CUDA, or for a later minor one."""
-    target = variant.variant.backend
-    if variant.torch is None or not isinstance(target, Backend) or target.version is None:
-        return []
-    return [
-        f"{variant.variant}: official torch {release.version} is for {target.kind.value} "
-        f"{', '.join(map(str, release.backends.get(target.kind, ())))}; none of them loads what is "
-        f"built with {target.version}"
-        for release in read_known().torch_releases
-        if release.version == variant.torch.release
-        and not release.loads(target.kind, target.version)
-    ]
-
-
-def _notes(sources: SourceSet, variant: VariantBuild) -> list[str]:
-    """Say what decided the ABI, and which listed files are neither compiled nor headers."""
-    if not variant.units:
-        return []
-    used = {unit.source for unit in variant.units} | set(variant.headers)
-    full = [file for file in sources.listed if file.path in used and file.full_abi_header]
-    full = [] if variant.tvm_ffi is not None else full
-    notes = []
-    if full and variant.stable_abi is None:
-        notes.append(
-            f"{variant.variant}: built for torch {variant.torch and variant.torch.release} alone, "
-            f"since {full[0].path} includes {full[0].full_abi_header}"
-        )
-        notes += _note_unofficial(variant)
-    elif full:
-        notes.append(
-            f"{variant.variant}: stable-abi is set, but {full[0].path} includes "
-            f"{full[0].full_abi_header}, which is not in the stable ABI"
-        )
-    notes += [
-        f"{variant.variant}: {path} is listed but not compiled for {variant.backend.value}"
-        for path in dict.fromkeys(variant.headers)
-        if any(is_compiled(path, backend) for backend in BackendKind)
-    ]
-    return notes + note_device_headers(sources.listed, variant)
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -144,6 +145,26 @@ def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publisher:
 @pytest.fixture
 def make_variant() -> Callable[..., Path]:
     return write_variant
+
+
+def fill_snapshot(cache: Path, variant: Path, commit: str) -> Path:
+    """Lay out a variant as huggingface_hub does; large files go by sha256, others by git blob id."""
+    repo = cache / "kernels--acme--toy"
+    place = repo / "snapshots" / commit / "build" / "torch-cpu"
+    place.mkdir(parents=True)
+    (repo / "blobs").mkdir(exist_ok=True)
+    for path in variant.iterdir():
+        data = path.read_bytes()
+        blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        name = hashlib.sha256(data).hexdigest() if path.suffix == ".bin" else blob
+        (repo / "blobs" / name).write_bytes(data)
+        (place / path.name).symlink_to(f"../../../../blobs/{name}")
+    return repo
+
+
+@pytest.fixture
+def make_snapshot() -> Callable[[Path, Path, str], Path]:
+    return fill_snapshot
 
 
 class FakeWebHub:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 
 import pytest
@@ -16,32 +15,17 @@ COMMIT = "c0ffee" + "0" * 34
 OTHER = "f00d" + "0" * 36
 
 
-def fill(cache, variant, commit=COMMIT):
-    """Lay out a variant as huggingface_hub does; large files go by sha256, others by git blob id."""
-    repo = cache / "kernels--acme--toy"
-    place = repo / "snapshots" / commit / "build" / "torch-cpu"
-    place.mkdir(parents=True)
-    (repo / "blobs").mkdir(exist_ok=True)
-    for path in variant.iterdir():
-        data = path.read_bytes()
-        blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-        name = hashlib.sha256(data).hexdigest() if path.suffix == ".bin" else blob
-        (repo / "blobs" / name).write_bytes(data)
-        (place / path.name).symlink_to(f"../../../../blobs/{name}")
-    return repo
-
-
 @pytest.fixture(params=["hub", "kernels"])
-def repo(request, environment, make_variant, monkeypatch):
+def repo(request, environment, make_variant, make_snapshot, monkeypatch):
     monkeypatch.setenv("KERNELS_HUB", "https://hub.corp")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     trusted = trust.Trusted(frozenset({trust.TrustedOwner("acme", "https://hub.corp")}))
     trust.write_trusted(environment / "home/.config/kernels", trusted)
     variant = make_variant(environment / "v", {"__init__.py": "VALUE = 4\n", "data.bin": b"\0\1"})
     if request.param == "kernels":
-        return fill(environment / "cache", variant)
+        return make_snapshot(environment / "cache", variant, COMMIT)
     monkeypatch.setenv("HF_HUB_CACHE", str(environment / "hf"))
-    return fill(environment / "hf", variant)
+    return make_snapshot(environment / "hf", variant, COMMIT)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +45,9 @@ def test_a_named_ref_is_found(repo):
         kernels.get_kernel("acme/toy", version=2)
 
 
-def test_the_latest_snapshot_of_a_version_is_taken(repo, make_variant, environment):
-    fill(repo.parent, make_variant(environment / "v2", {"__init__.py": "VALUE = 5\n"}), OTHER)
+def test_the_latest_snapshot_of_a_version_is_taken(repo, make_variant, make_snapshot, environment):
+    variant = make_variant(environment / "v2", {"__init__.py": "VALUE = 5\n"})
+    make_snapshot(repo.parent, variant, OTHER)
     assert kernels.get_kernel("acme/toy", version=1).VALUE == 5
 
 

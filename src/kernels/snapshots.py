@@ -113,7 +113,9 @@ class SnapshotHub(NamedTuple):
 
     def _versions(self, folder: Path) -> dict[str, str]:
         found = {}
-        snapshots = [path for path in folder.glob("*") if COMMIT.fullmatch(path.name)]
+        named = [path for path in folder.glob("*") if COMMIT.fullmatch(path.name)]
+        # One that cannot be read hides no other.
+        snapshots = [path for path in named if path.is_dir()]
         for snapshot in sorted(snapshots, key=lambda path: (path.stat().st_mtime_ns, path.name)):
             for path in snapshot.glob(f"{BUILD_FOLDER}/*/{FILE_NAME}"):
                 try:

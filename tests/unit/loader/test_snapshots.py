@@ -51,6 +51,12 @@ def test_the_latest_snapshot_of_a_version_is_taken(repo, make_variant, make_snap
     assert kernels.get_kernel("acme/toy", version=1).VALUE == 5
 
 
+@pytest.mark.parametrize("target", ["nothing", OTHER])
+def test_a_snapshot_that_leads_nowhere_hides_no_other(repo, target):
+    (repo / "snapshots" / OTHER).symlink_to(target)
+    assert kernels.get_kernel("acme/toy", version=1).VALUE == 4
+
+
 def test_a_changed_blob_is_refused_and_the_snapshot_never_written(repo):
     before = sorted(path for path in repo.rglob("*"))
     for blob in (repo / "blobs").iterdir():

@@ -87,7 +87,9 @@ def command(
     from kernels.bench.script import open_kernel
 
     kernel = _at_revision(kernel, branch, version)
-    if visual is not None and plot is None:
+    if visual is not None:
+        if plot is not None:
+            raise click.UsageError("give one of --plot and --visual.")
         plot = Path(f"{visual}.png" if rasterized else f"{visual}.svg")
     _check_places(output, plot)
     chosen = _device(device)

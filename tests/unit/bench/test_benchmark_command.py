@@ -57,6 +57,11 @@ def test_two_revisions_are_one_too_many(published: str, capsys: pytest.CaptureFi
     assert "which of v1 and 2?" in capsys.readouterr().err
 
 
+def test_two_places_for_the_plots_too(published: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["benchmark", "acme/toy", "--plot", "a.svg", "--visual", "b", *FAST]) == 2
+    assert "one of --plot and --visual" in capsys.readouterr().err
+
+
 def test_a_project_is_timed_where_it_is(
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

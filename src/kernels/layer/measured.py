@@ -241,8 +241,9 @@ def _undisturbed(call: _Call) -> Iterator[None]:
         for module, own, kept in zip(modules, attributes, buffers, strict=True):
             _restore(vars(module), own)
             _restore(module._buffers, kept)
-        with torch.no_grad():
-            for buffer, value in zip(call.module.buffers(), values, strict=True):
+        for buffer, value in zip(call.module.buffers(), values, strict=True):
+            # One that was made in inference mode can be written to in that mode alone.
+            with torch.inference_mode(buffer.is_inference()), torch.no_grad():
                 buffer.copy_(value)
 
 

@@ -176,6 +176,18 @@ class Kernel(nn.Module):
     assert len(report(model).layers[0].shapes) == 1
 
 
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("called", [True, False])
+def test_buffers_are_put_back_in_inference_mode_and_outside(kernelized, shapes, made, called):
+    with torch.inference_mode(made):
+        model = kernelized()
+        model[0].register_buffer("last", torch.zeros(2))
+    with torch.inference_mode(called), torch.no_grad():
+        model(torch.randn(32, 4))
+    assert list(shapes(model)) == ["float32 32x4"]
+    assert model[0].last.tolist() == [0.0, 0.0]
+
+
 def test_a_checkpoint_sees_only_what_the_model_saves(kernelized, shapes):
     model = kernelized(Mode.TRAINING)
     x = torch.randn(32, 4, requires_grad=True)

@@ -10,7 +10,7 @@ import torch
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import find_difference
 from kernel_builder.gate.gradients import as_function, differentiate, record
-from kernel_builder.gate.outcome import Outcomes, fault
+from kernel_builder.gate.outcome import Outcomes, fault, say_error
 from kernel_builder.gate.trial import Refusal, call, make_inputs, tensors_of, usual_sizes
 
 # torch's own graph capture, fakes and functionalization, without a compiler of machine code.
@@ -59,7 +59,7 @@ def _compare(
     try:
         result = call(case, inputs, function=compiled)
     except Exception as err:  # noqa: BLE001  (torch.compile raises what the kernel does)
-        said = " ".join(f"{type(err).__name__}: {err}".split())[:300]
+        said = say_error(err)
         yield fault(
             "compile",
             case.name,
@@ -104,7 +104,7 @@ def _compare_gradients(case: Case) -> Outcomes:
     try:
         found = _step(case, dtype, compiled)
     except Exception as err:  # noqa: BLE001  (torch.compile raises what the kernel does)
-        said = " ".join(f"{type(err).__name__}: {err}".split())[:300]
+        said = say_error(err)
         yield fault(
             "compile",
             case.name,

@@ -9,8 +9,8 @@ import torch
 
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import find_difference
-from kernel_builder.gate.outcome import Outcomes, Unproved, fault
-from kernel_builder.gate.trial import make_inputs, poison, tensors_of, usual_sizes, widen
+from kernel_builder.gate.outcome import Outcomes, Unproved, fault, say_error
+from kernel_builder.gate.trial import make_inputs, poison, tensors_of, turn, usual_sizes, widen
 
 
 def check_gradients(case: Case) -> Outcomes:
@@ -73,7 +73,7 @@ def _compare(case: Case, dtype: Any, tolerance: float) -> Outcomes:
                 off = _find_wrong_result(case, results, exact, dtype)
                 ours = () if off else differentiate(results, inputs, weights)
             except Exception as err:  # noqa: BLE001  (whatever a backward raises is to be told)
-                said = " ".join(f"{type(err).__name__}: {err}".split())[:300]
+                said = say_error(err)
                 off = (f"the gradient{how}: it raises {said}", "correct the backward")
             if off is not None:
                 yield fault("gradients", case.name, f"{what}: {off[0]}", off[1])
@@ -123,16 +123,11 @@ def _expand(weight: Any) -> Any:
     return weight.flatten()[:1].reshape(()).expand(weight.shape) if weight.numel() else weight
 
 
-def _turn(weight: Any) -> Any:
-    order = tuple(reversed(range(weight.dim())))
-    return weight.permute(order).contiguous().permute(order)
-
-
 # How gradients of results lie in memory; torch hands them to a backward as they are.
 _LAYOUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("", lambda weight: weight),
     (" of a sum, whose elements are one in memory", _expand),
-    (", where that of the result has its dimensions turned in memory", _turn),
+    (", where that of the result has its dimensions turned in memory", turn),
 )
 
 

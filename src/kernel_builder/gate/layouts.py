@@ -8,7 +8,7 @@ from typing import Any
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.memory import find_available, spread_rows
 from kernel_builder.gate.outcome import Outcomes, Unproved
-from kernel_builder.gate.trial import make_inputs, usual_sizes
+from kernel_builder.gate.trial import make_inputs, turn, usual_sizes
 from kernel_builder.gate.values import try_unusual
 
 # Offsets that an int cannot hold.
@@ -53,7 +53,7 @@ def _layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
             continue
         layouts = [
             ("every second element of memory", _spread(tensor)),
-            ("with its dimensions turned in memory", _turn(tensor)),
+            ("with its dimensions turned in memory", turn(tensor)),
             ("from the second element of memory on", _shift(tensor)),
         ]
         # Whole numbers in a row may be places of something, which have to differ.
@@ -70,11 +70,6 @@ def _has_tensor_shape(value: Any) -> bool:
 def _spread(tensor: Any) -> Any:
     wide = tensor.new_zeros((*tensor.shape[:-1], 2 * tensor.shape[-1]))
     return wide[..., ::2].copy_(tensor)
-
-
-def _turn(tensor: Any) -> Any:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
 
 
 def _shift(tensor: Any) -> Any:

@@ -111,7 +111,7 @@ def list_checks(
 def run_check(function: Callable[[], Outcomes], name: str, check: str) -> dict[str, Any]:
     """Run a check and return what it found, as JSON values."""
     from kernel_builder.check.finding import Finding
-    from kernel_builder.gate.outcome import Unproved, fault
+    from kernel_builder.gate.outcome import Unproved, fault, say_error
 
     faults, unproved, refused = [], [], []
     try:
@@ -123,7 +123,7 @@ def run_check(function: Callable[[], Outcomes], name: str, check: str) -> dict[s
             else:
                 refused.append(outcome.message)
     except Exception as err:  # noqa: BLE001  (a kernel's code ran)
-        said = " ".join(f"{type(err).__name__}: {err}".split())[:400]
+        said = say_error(err)
         traceback.print_exc()
         rest = " (its other checks were not run)" if check == _FIRST else ""
         what = f"it raises {said}{rest}"

@@ -72,6 +72,12 @@ def widen(value: Any) -> Any:
     return value
 
 
+def turn(tensor: Any) -> Any:
+    """Return the same values with the order of their dimensions turned round in memory."""
+    order = tuple(reversed(range(tensor.dim())))
+    return tensor.permute(order).contiguous().permute(order)
+
+
 def poison(tensor: Any) -> Any:
     """Fill a tensor with what no kernel computes: NaN, or an odd pattern of bits."""
     with torch.no_grad():

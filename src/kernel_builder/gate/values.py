@@ -10,7 +10,7 @@ import torch
 
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import count_untouched, find_difference
-from kernel_builder.gate.outcome import Outcomes, Refused, fault
+from kernel_builder.gate.outcome import Outcomes, Refused, fault, say_error
 from kernel_builder.gate.trial import (
     Refusal,
     call,
@@ -173,7 +173,7 @@ def try_unusual(
     try:
         result = call(case, inputs)
     except Exception as err:  # noqa: BLE001  (whatever a kernel raises is what is to be told)
-        said = " ".join(f"{type(err).__name__}: {err}".split())[:300]
+        said = say_error(err)
         yield fault(rule, case.name, f"{what}: it raises {said}", _MAY_REFUSE)
         return
     if isinstance(result, Refusal):

@@ -107,14 +107,18 @@ class Selection:
     def _decide(self, key: Any, call: _Call) -> bool:
         if reason := _why_not_timed(call):
             self.untimed = reason
+            if _is_never_timed(call):
+                self._remember(key, is_kernel=False)
             return False
-        shape = self._describe((call.args, call.kwargs))
         with self._lock:
-            is_kernel = self._find_faster(shape, call)
-            if len(self._choices) >= _MOST_SHAPES:
-                self._choices.clear()
-            self._choices[key] = is_kernel
+            is_kernel = self._find_faster(self._describe((call.args, call.kwargs)), call)
+            self._remember(key, is_kernel=is_kernel)
         return is_kernel
+
+    def _remember(self, key: Any, *, is_kernel: bool) -> None:
+        if len(self._choices) >= _MOST_SHAPES:
+            self._choices.clear()
+        self._choices[key] = is_kernel
 
     def _find_faster(self, shape: str, call: _Call) -> bool:
         import torch
@@ -286,6 +290,17 @@ def _why_not_timed(call: _Call) -> str:
     if any(each.is_cuda for each in tensors) and torch.cuda.is_current_stream_capturing():
         return "a CUDA graph was captured"
     return ""
+
+
+def _is_never_timed(call: _Call) -> bool:
+    """Whether no call with arguments of these types is timed: keys of calls hold types, not values."""
+    import torch
+
+    described = (torch.Tensor, list, tuple, dict)
+    others = (
+        each for each in (*call.args, *call.kwargs.values()) if not isinstance(each, described)
+    )
+    return not all(map(can_be_copied, others))
 
 
 def _has_elements(tensor: Any) -> bool:

@@ -143,6 +143,25 @@ def test_what_cannot_be_copied_is_not_timed(measured_pair):
     assert layer.reason.startswith("the original: it is called with what cannot be copied")
 
 
+def test_what_is_never_timed_is_found_out_once(measured_pair, monkeypatch):
+    class Given(nn.Module):
+        def forward(self, x, cache):
+            return x
+
+    source = "class Kernel(nn.Module):\n    def forward(self, x, cache):\n        return x\n"
+    model, asked = measured_pair(Given, source), []
+    ask = measured._why_not_timed
+    monkeypatch.setattr(measured, "_why_not_timed", lambda call: asked.append(1) or ask(call))
+    for _ in range(3):
+        model(torch.ones(3), Cache())
+    assert len(asked) == 1
+    # What is in a list may be another thing next time.
+    for cache in ([Cache()], [Cache()], [1]):
+        model(torch.ones(3), cache)
+    assert len(asked) == 4
+    assert len(report(model).layers[0].shapes) == 1
+
+
 def test_buffers_of_layers_inside_and_what_a_layer_keeps_stay(measured_pair):
     class Normed(nn.Module):
         def __init__(self):

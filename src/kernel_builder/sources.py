@@ -17,13 +17,14 @@ GENERATED = "_ops.py"
 
 # Texts and comments, so that what looks like one inside the other is not taken for it.
 _SPANS = re.compile(
-    rb'//[^\n]*|/\*.*?(?:\*/|\Z)|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"'
+    rb'//[^\\\n]*(?:\\\r?\n?[^\\\n]*)*|/\*.*?(?:\*/|\Z)|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"'
     rb"|'(?:[^'\\\n]|\\.)+'",
     re.DOTALL,
 )
 # A condition of the preprocessor; the second group is the 0 of "#if 0".
 _CONDITION = re.compile(
-    rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(?:[ \t]+(0)(?=[ \t]*(?://|[\r\n]|\Z)))?"
+    rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b"
+    rb"(?:[ \t]+(0)(?=[ \t]*(?://|[\r\n]|\Z)))?"
 )
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 _LEFT_OUT = (".pyc", ".pyo", ".so", ".dylib", ".pyd", ".egg-info")

@@ -395,6 +395,8 @@ def test_the_headers_of_the_full_interface() -> None:
         ("#ifdef A\n#include <ATen/ATen.h>\n#endif\n", "ATen/ATen.h"),
         ('auto a = "/*";\n#include <ATen/ATen.h>\nauto b = \'"\';\n', "ATen/ATen.h"),
         ("// /*\n#include <ATen/ATen.h>\n", "ATen/ATen.h"),
+        ("// a \\\n/* b\n#include <ATen/ATen.h>\n/* c */\n", "ATen/ATen.h"),
+        ("#if 0\n#elifndef A\n#include <ATen/ATen.h>\n#endif\n", "ATen/ATen.h"),
     ],
 )
 def test_a_header_that_no_compiler_sees_does_not_count(text: str, found: str | None) -> None:

@@ -41,22 +41,24 @@ def open_session() -> Session:
     """
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # documented there
 
-    refused: list[type[Exception]] = [OSError, ValueError, ImportError]
+    refused: list[type[Exception]] = [OSError, ValueError]
     refused += [sys.modules[name].InvalidURL for name in ("httpx", "httpx2") if name in sys.modules]
     try:
         return get_session()
+    except ImportError as err:
+        if "socksio" not in str(err):
+            raise
+        what = "a SOCKS proxy needs the Python package socksio: pip install socksio"
     except tuple(refused) as err:
-        names = ", ".join(network_variables()) or "the system's proxy settings"
         what = (
-            "a SOCKS proxy needs the Python package socksio: pip install socksio"
-            if isinstance(err, ImportError)
-            else f"the HTTP client cannot use what is set there: {_QUOTED.sub('...', str(err))}. "
+            f"the HTTP client cannot use what is set there: {_QUOTED.sub('...', str(err))}. "
             "Expected: a proxy as http://host:port, https://host:port or socks5://host:port, a "
             "password in it percent-encoded; hosts without one as names and addresses between "
             "commas; SSL_CERT_FILE as a file of certificates in PEM"
         )
-        # Its message holds the reason; the sixty lines of the client add nothing.
-        raise SettingsError(f"{names}: {what}.") from None
+    names = ", ".join(network_variables()) or "the system's proxy settings"
+    # The message holds the reason; the sixty lines of the client add nothing.
+    raise SettingsError(f"{names}: {what}.") from None
 
 
 def errors_of(session: Session, *more: type[Exception]) -> tuple[type[Exception], ...]:

@@ -16,6 +16,7 @@ import kernels
 from kernel_spec.names import RepoId
 from kernels import hub_http
 from kernels.errors import HubUnreachableError, SettingsError
+from kernels.http_session import open_session
 from kernels.hub_http import HttpHub
 from kernels.hub_token import read_token
 from kernels.settings import NETWORK_VARIABLES, TOKEN_VARIABLES, read_settings
@@ -150,6 +151,16 @@ def test_a_socks_proxy_without_its_package_says_which(network, monkeypatch):
     network("ALL_PROXY", "socks5://127.0.0.1:1")
     with pytest.raises(SettingsError, match=r"ALL_PROXY.*pip install socksio"):
         kernels.get_kernel("acme/toy")
+
+
+def test_another_package_that_is_missing_is_not_blamed_on_a_proxy(network, monkeypatch):
+    def fail():
+        raise ImportError("no module named h2")
+
+    network("ALL_PROXY", "socks5://127.0.0.1:1")
+    monkeypatch.setattr("huggingface_hub.utils.get_session", fail)
+    with pytest.raises(ImportError, match="h2"):
+        open_session()
 
 
 @pytest.mark.parametrize(

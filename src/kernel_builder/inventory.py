@@ -21,6 +21,7 @@ from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain, target_cpu
 from kernel_builder.toolchain.cuda import CudaToolchain, get_cuda, list_pinned
+from kernel_builder.toolchain.identity import file_identity
 from kernel_builder.toolchain.torch import get_torch
 from kernel_builder.toolchain.tvm_ffi import describe_pinned
 from kernel_builder.toolchain.wheels import read_cuda_wheels
@@ -90,7 +91,10 @@ def _describe_torch(settings: Settings) -> dict[str, Any]:
 def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, Any]:
     if settings.cuda_home is not None:
         cuda = get_cuda(settings)
-        sha256 = _remember(settings, f"cuda {cuda.identity}", lambda: _hash_toolkit(cuda))
+        headers = _list_headers(cuda)
+        # They come in packages of their own, which change without the compiler.
+        key = " ".join(("cuda", cuda.identity, *map(file_identity, headers)))
+        sha256 = _remember(settings, key, lambda: _hash_toolkit(cuda, headers))
         return {"kind": Kind.SYSTEM.value, "version": cuda.release, "sha256": sha256}
     # A lock is for every machine, so it has the wheels of each.
     wheels = {
@@ -104,19 +108,29 @@ def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, 
     return {"kind": Kind.WHEELS.value, "version": str(version), "wheels": wheels}
 
 
-def _hash_toolkit(cuda: CudaToolchain) -> str:
+def _list_headers(cuda: CudaToolchain) -> list[Path]:
+    """Return the headers of a user's toolkit, in order."""
+    return [
+        path
+        for directory, _, names in sorted(os.walk(cuda.include, followlinks=True))
+        for path in (Path(directory, name) for name in sorted(names))
+        if path.is_file()
+        and (not cuda.shares_include or is_cuda_header(path.relative_to(cuda.include)))
+    ]
+
+
+def _hash_toolkit(cuda: CudaToolchain, headers: Iterable[Path]) -> str:
     """Return one hash of all of a user's toolkit that goes into a build, wherever its files lie."""
     digest = hashlib.sha256()
     for name, data in sorted(
         (path.name, path.read_bytes()) for path in (*cuda.programs, cuda.cudart)
     ):
         digest.update(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode())
-    for directory, _, names in sorted(os.walk(cuda.include, followlinks=True)):
-        for path in (Path(directory, name) for name in sorted(names)):
-            place = path.relative_to(cuda.include)
-            if path.is_file() and (not cuda.shares_include or is_cuda_header(place)):
-                line = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {place}\n"
-                digest.update(line.encode("utf-8", "surrogateescape"))
+    for path in headers:
+        line = (
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(cuda.include)}\n"
+        )
+        digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -159,7 +173,7 @@ def _read_compiler(compiler: Compiler, settings: Settings) -> str:
 
 def _remember(settings: Settings, key: str, make: Callable[[], str]) -> str:
     """Return a text that costs time to make; it is made once for each key."""
-    name = hashlib.sha256(f"{sys.version}\n{key}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{sys.version}\n{key}".encode(errors="surrogateescape")).hexdigest()[:32]
     place = settings.cache / "inventory" / name
     try:
         return place.read_text(encoding="utf-8")

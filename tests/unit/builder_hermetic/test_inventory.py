@@ -14,6 +14,7 @@ from kernel_builder.plan import plan
 from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
+from kernel_builder.toolchain.cuda import CudaToolchain
 from kernel_builder.toolchain.torch import read_torch
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
@@ -86,6 +87,39 @@ def test_headers_are_hashed_once_for_an_installation(
     (machine.torch / "version.py").write_text("__version__ = '2.13.1+cpu'\n")
     two = collect_inputs(variants, machine.settings)
     assert two["torch"]["sha256"] != one["torch"]["sha256"]
+
+
+def test_a_users_toolkit_is_its_content_wherever_it_lies(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def lay_out(name: str) -> CudaToolchain:
+        root = tmp_path / name
+        for part in ("bin/nvcc", "lib64/libcudart.so.13", "include/cub/cub.cuh", "include/cuda.h"):
+            (root / part).parent.mkdir(parents=True, exist_ok=True)
+            (root / part).write_text(part)
+        return CudaToolchain(
+            root=root,
+            version=MajorMinor(13, 0),
+            nvcc=root / "bin" / "nvcc",
+            include=root / "include",
+            cudart=root / "lib64" / "libcudart.so.13",
+            identity=name,
+            release="13.0.88",
+            programs=(root / "bin" / "nvcc",),
+        )
+
+    def describe(cuda: CudaToolchain) -> dict[str, str]:
+        monkeypatch.setattr(inventory, "get_cuda", lambda _: cuda)
+        settings = replace(machine.settings, cuda_home=cuda.root)
+        return collect_inputs(variants_of("add_device"), settings)["cuda-13.0"]
+
+    one = lay_out("one")
+    before = describe(one)
+    assert before["version"] == "13.0.88"
+    assert describe(lay_out("two")) == before
+    # A package of headers alone is newer; the compiler, and what tells it from others, is the same.
+    (one.include / "cub" / "cub.cuh").write_text("newer")
+    assert describe(one)["sha256"] != before["sha256"]
 
 
 def test_a_dependency_from_nowhere_cannot_be_locked(machine: Machine, tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ import threading
 import warnings
 from collections import Counter
 
-os.environ["USE_HUB_KERNELS"] = (
-    "NO"  # transformers marks nothing itself: this script does, for both
-)
+# transformers marks nothing itself: this script does, for both.
+os.environ["USE_HUB_KERNELS"] = "NO"
 
 import diffusers
 import torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import shutil
 import tempfile
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernel_builder.commit_plan import RemoteBranch
 from kernel_builder.config.model import FILE_NAME
 from kernel_builder.config.read import read_build
 from kernel_builder.differences import Difference, compare_files
@@ -24,38 +22,23 @@ from kernel_builder.process import run
 from kernel_builder.progress import Reporter
 from kernel_builder.proof import without_proof
 from kernel_builder.provenance import describe_builder
+from kernel_builder.published import Published, choose_variants, find_branch, read_published
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import TOOLKIT, list_pinned
 from kernel_builder.toolchain.cuda_home import find_files
 from kernel_spec.backend import Backend, BackendKind
-from kernel_spec.errors import KernelError, UsageError
+from kernel_spec.errors import KernelError
 from kernel_spec.metadata import FILE_NAME as METADATA
-from kernel_spec.metadata import Metadata, Provenance, parse_metadata
-from kernel_spec.names import RepoId, choose_branch
+from kernel_spec.metadata import Metadata, Provenance
+from kernel_spec.names import RepoId
 from kernel_spec.variant import parse_variant
 from kernel_spec.version import MajorMinor
-from kernel_spec.wire import TreeFile
 
 _GIT_SECONDS = 600
 # What a rebuild may take from earlier builds: it was fetched by hash. Objects and stubs it makes.
 _FETCHED = ("toolchains", "sources", "inventory")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Published:
-    """A variant as it lies on a hub.
-
-    Attributes:
-        name: its name.
-        metadata: what it says of itself.
-        files: its files, by their paths in it.
-    """
-
-    name: str
-    metadata: Metadata
-    files: dict[str, bytes]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +96,7 @@ def verify_rebuild(
     """
     branch = find_branch(repo, remote, revision)
     verdicts = []
-    for name in _choose_variants(repo, branch, variants):
+    for name in choose_variants(repo, branch, variants):
         published = read_published(repo, remote, branch, name)
         try:
             with _sources(published, project, settings) as (place, origin):
@@ -124,76 +107,6 @@ def verify_rebuild(
             verdict = Verdict(variant=name, origin="", count=len(published.files), error=err)
         verdicts.append(verdict)
     return tuple(verdicts)
-
-
-def find_branch(repo: RepoId, remote: Remote, revision: str | None) -> RemoteBranch:
-    """Read what a revision of a repository holds.
-
-    Raises:
-        UsageError: there is no such repository or revision.
-    """
-    branches, tags = remote.read_refs(repo)
-    if not branches:
-        raise UsageError(f"{repo} is not at {remote.url}; name its hub: --hub URL")
-    try:
-        name = revision or choose_branch(branches, None)
-    except KernelError as err:
-        raise UsageError(f"{repo} at {remote.url}: {err}") from err
-    commit = branches.get(name) or tags.get(name)
-    if commit is None and len(name) == 40:
-        commit = name
-    if commit is None:
-        raise UsageError(
-            f"{repo} at {remote.url}: no revision {name}; it has {', '.join(sorted({*branches, *tags}))}"
-        )
-    return remote.read_branch(repo, name, commit)
-
-
-def _choose_variants(repo: RepoId, branch: RemoteBranch, wanted: frozenset[str]) -> tuple[str, ...]:
-    names = {file.path.split("/")[1] for file in branch.files if file.path.startswith("build/")}
-    unknown = sorted(wanted - names)
-    if unknown or not names:
-        missing = f"no variant {', '.join(unknown)}" if unknown else "no variants"
-        have = f"; it has {', '.join(sorted(names))}" if names else ""
-        raise UsageError(f"{repo} {branch.name}: {missing}{have}")
-    return tuple(sorted(wanted or names))
-
-
-def read_published(repo: RepoId, remote: Remote, branch: RemoteBranch, variant: str) -> Published:
-    """Read the files of a published variant, each checked against the hub's listing.
-
-    Raises:
-        RebuildError: one has other bytes, or the variant does not say what it is.
-    """
-    assert branch.commit is not None
-    top = f"build/{variant}/"
-    files: dict[str, bytes] = {}
-    faults = []
-    for entry in branch.files:
-        if not entry.path.startswith(top):
-            continue
-        data = remote.read_file(repo, branch.commit, entry.path)
-        if not _is_listed(data, entry):
-            faults.append(
-                f"{entry.path}: its bytes are not those of the listing of {branch.commit[:12]}"
-            )
-        files[entry.path.removeprefix(top)] = data
-    if faults:
-        raise RebuildError(
-            "\n".join([f"{repo} at {remote.url} was changed after it was published:", *faults])
-        )
-    try:
-        metadata = parse_metadata(files.get(METADATA, b""))
-    except KernelError as err:
-        raise RebuildError(f"{repo} {variant}: {METADATA} cannot be read: {err}") from err
-    return Published(name=variant, metadata=metadata, files=files)
-
-
-def _is_listed(data: bytes, entry: TreeFile) -> bool:
-    if entry.sha256 is not None:
-        return hashlib.sha256(data).hexdigest() == entry.sha256
-    header = f"blob {len(data)}\0".encode()
-    return hashlib.sha1(header + data, usedforsecurity=False).hexdigest() == entry.oid
 
 
 @contextmanager

@@ -82,8 +82,6 @@ _FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
 
 # The URLs in a text, but for those of files, whose paths may have an @.
 _URL = re.compile(r"\b(?!file:)[a-z][a-z\d+.-]*://\S*", re.I)
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
-_UP_TO_LAST_AT = re.compile(r"(?<=://).*@")
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 # An entry begins where "owner/name=" begins, so that a path may hold colons.
 _OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
@@ -151,9 +149,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environ is None else environ
     text = env.get("HF_ENDPOINT", "").strip() or PUBLIC_HUB
     if (endpoint := _parse_hub(text)) is None:
-        raise SettingsError(
-            f"HF_ENDPOINT: expected an https:// URL, found {hide_credentials(text)!r}."
-        )
+        raise SettingsError(f"HF_ENDPOINT: expected an https:// URL, found {_show_refused(text)}.")
 
     def old_cache() -> Path:
         return _directory(env, "HF_KERNELS_CACHE", lambda: _hf_home(env) / "kernels")
@@ -227,10 +223,9 @@ def network_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     return [name for name in forms if env.get(name)]
 
 
-def has_token_variable(environ: Mapping[str, str] | None = None) -> bool:
+def has_token_variable() -> bool:
     """Say whether a variable holds the user's token, so that no file of it is read."""
-    env = os.environ if environ is None else environ
-    return any(env.get(name, "").strip() for name in TOKEN_VARIABLES)
+    return any(os.environ.get(name, "").strip() for name in TOKEN_VARIABLES)
 
 
 def hide_credentials(text: str) -> str:
@@ -243,8 +238,8 @@ def hide_credentials(text: str) -> str:
 
 
 def _hide_in_url(found: re.Match[str]) -> str:
-    hidden = _CREDENTIALS if _HTTP_URL.fullmatch(found[0]) else _UP_TO_LAST_AT
-    return hidden.sub("", found[0], count=1)
+    credentials = r"(?<=://)[^/@]*@" if _HTTP_URL.fullmatch(found[0]) else r"(?<=://).*@"
+    return re.sub(credentials, "", found[0], count=1)
 
 
 def parse_hubs(text: str) -> tuple[HubAddress, ...]:
@@ -261,7 +256,7 @@ def parse_hubs(text: str) -> tuple[HubAddress, ...]:
         if (hub := _parse_hub(url)) is None:
             suggestion = f"; write file://{url}" if url.startswith("/") else ""
             raise SettingsError(
-                f"KERNELS_HUB: {hide_credentials(entry)!r} is not a hub; expected an https:// or "
+                f"KERNELS_HUB: {_show_refused(entry)} is not a hub; expected an https:// or "
                 f"file:/// URL, optionally after 'owner,owner='{suggestion}."
             )
         hubs.append(hub._replace(owners=frozenset(filter(None, owners.split(",")))))
@@ -350,6 +345,12 @@ def _absolute(name: str, path: Path) -> Path:
             f"{name}: {str(path)!r} is relative, and the current directory is gone: "
             "give an absolute path."
         ) from err
+
+
+def _show_refused(url: str) -> str:
+    shown = hide_credentials(url)
+    hint = " (left out here: a user and password, which have to be percent-encoded)"
+    return f"{shown!r}{hint if shown != url else ''}"
 
 
 def _parse_hub(url: str) -> HubAddress | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from kernel_builder import compile_objects
 from kernel_builder.drafts import draft_of, find_doubt, put_op_id
 from kernel_builder.pipeline import build_project
 from kernel_builder.report import VariantReport, format_report
-from kernel_builder.settings import Settings
+from kernel_builder.settings import Settings, read_settings
 
 Kit = Callable[[str], Path]
 
@@ -109,8 +110,10 @@ def test_the_library_is_that_of_compiling_with_the_id(
 
 
 def test_with_full_headers_the_second_change_compiles_no_binding(
-    kit: Kit, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    # Others build this kit, too, and what they compiled would be found.
+    settings = read_settings({**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")})
     project = kit("throw_full")
     package = project / "torch-ext/throw_full/__init__.py"
     compiled = []

@@ -28,7 +28,7 @@ _QUICK = ("test_schema", "test_faketensor")
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
-    """Notes the ops of a namespace that are called, with copies of their arguments."""
+    """Notes the ops of a namespace that are called, with copies of arguments that they take."""
 
     def __init__(self, namespace: str, most: int) -> None:
         super().__init__()
@@ -37,11 +37,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch has no types 
         self.calls: dict[Any, list[tuple[Any, Any]]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == self.namespace:
-            calls = self.calls.setdefault(func, [])
-            if len(calls) < self.most:
-                calls.append(tree_map(_copy, (tuple(args), kwargs or {})))
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func.namespace != self.namespace:
+            return func(*args, **kwargs)
+        calls = self.calls.setdefault(func, [])
+        if len(calls) >= self.most:
+            return func(*args, **kwargs)
+        given = tree_map(_copy, (tuple(args), kwargs))
+        result = func(*args, **kwargs)
+        # A call that an op refuses proves nothing of it; whether it may, other checks say.
+        calls.append(given)
+        return result
 
 
 def check_registered(

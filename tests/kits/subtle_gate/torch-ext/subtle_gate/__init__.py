@@ -81,6 +81,23 @@ def padded_fake(x):
     return ops.padded_fake(x)
 
 
+@torch.library.custom_op(add_op_namespace_prefix("refuses_none"), mutates_args=())
+def _refuses_none(x: torch.Tensor) -> torch.Tensor:
+    """Right: an op may refuse an unusual size, as a function may."""
+    if x.numel() == 0:
+        raise ValueError("expected a number at least")
+    return 2 * x.contiguous()
+
+
+@_refuses_none.register_fake
+def _(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def refuses_none(x):
+    return ops.refuses_none(x)
+
+
 class _Scale(torch.autograd.Function):
     """``2 * x * w``, with a backward that is right, and ways to make it wrong."""
 

@@ -51,18 +51,21 @@ def add(owner: str, hub: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def remove(owner: str, hub: str | None, as_json: bool) -> None:
     """No longer trust OWNER, or the variant of that digest; fails where there was no trust."""
-    from kernels.settings import read_settings
+    from kernels.settings import parse_hubs, read_settings
     from kernels.trust import Trusted, editing_trusted, write_trusted
 
     config = read_settings().config
+    urls = [address.url for address in parse_hubs(hub or "")]
     with editing_trusted(config) as known:
         if _is_digest(owner, hub) and owner in known.digests:
             gone = Trusted(digests=frozenset({owner}))
         else:
-            owners = frozenset(e for e in known.owners if e.owner == owner and hub in {None, e.hub})
+            named = (entry for entry in known.owners if entry.owner == owner)
+            owners = frozenset(entry for entry in named if hub is None or entry.hub in urls)
             gone = Trusted(owners=owners)
         if gone == Trusted():
-            raise click.ClickException(f"{owner} is not trusted{f' on {hub}' if hub else ''}.")
+            where = f" on {', '.join(urls)}" if urls else ""
+            raise click.ClickException(f"{owner} is not trusted{where}.")
         write_trusted(config, Trusted(known.owners - gone.owners, known.digests - gone.digests))
     _show("no longer trusting", gone, as_json=as_json)
 

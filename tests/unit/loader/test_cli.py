@@ -136,6 +136,10 @@ def test_trust_is_added_listed_and_removed(call, monkeypatch, environment):
         {"owner": "acme", "hub": "https://other"},
         {"owner": "bob", "hub": "https://bob.example"},
     ]
+    code, _, err = call("trust", "remove", "bob", "--hub", "https://me:secret@other/")
+    assert (code, err) == (1, "error: bob is not trusted on https://other.\n")
+    assert call("trust", "remove", "acme", "--hub", "https://me:secret@other/")[0] == 0
+    assert "acme on https://other" not in call("trust", "list")[1]
     assert call("trust", "remove", "acme")[0] == 0
     assert call("trust", "list")[1] == "bob on https://bob.example\n"
     code, _, err = call("trust", "remove", "acme")

@@ -87,10 +87,7 @@ def command(
     from kernels.bench.script import open_kernel
 
     kernel = _at_revision(kernel, branch, version)
-    if visual is not None:
-        if plot is not None:
-            raise click.UsageError("give one of --plot and --visual.")
-        plot = Path(f"{visual}.png" if rasterized else f"{visual}.svg")
+    plot = _choose_plot(plot, visual, ".png" if rasterized else ".svg")
     _check_places(output, plot)
     chosen = _device(device)
     found = open_kernel(kernel, trust_remote_code=trust_remote_code)
@@ -126,6 +123,14 @@ def _at_revision(kernel: str, branch: str | None, version: str | None) -> str:
             f"which of {' and '.join(given)}? Give one of KERNEL@REVISION, --branch and --version."
         )
     return f"{kernel.partition('@')[0]}@{given[0]}" if given else kernel
+
+
+def _choose_plot(plot: Path | None, visual: str | None, suffix: str) -> Path | None:
+    if visual is None:
+        return plot
+    if plot is not None:
+        raise click.UsageError("give one of --plot and --visual.")
+    return Path(visual + suffix)
 
 
 def _measure(

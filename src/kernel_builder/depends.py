@@ -26,6 +26,7 @@ from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.tvm_ffi import describe_pinned
 from kernel_spec.backend import BackendKind
+from kernel_spec.errors import UsageError
 
 # What every build has anyway.
 _BUILT_IN = frozenset({"torch"})
@@ -227,7 +228,7 @@ def read_local_sources(texts: Iterable[str]) -> dict[str, Path]:
     """Read what ``--source NAME=PATH`` says.
 
     Raises:
-        ToolchainError: texts are not of that form, or there is no such path; each is named.
+        UsageError: texts are not of that form, or there is no such path; each is named.
     """
     found = {}
     faults = []
@@ -243,7 +244,7 @@ def read_local_sources(texts: Iterable[str]) -> dict[str, Path]:
         else:
             found[name] = place
     if faults:
-        raise ToolchainError("\n".join(faults))
+        raise UsageError("\n".join(faults))
     return found
 
 
@@ -251,7 +252,7 @@ def check_local_sources(build: Build, settings: Settings) -> None:
     """Refuse what ``--source`` gives and no component depends on, such as a misspelt name.
 
     Raises:
-        ToolchainError: naming each, and what there is.
+        UsageError: naming each, and what there is.
     """
     known = sorted(_list_depends(build, tuple(BackendKind)) - _BUILT_IN)
     faults = []
@@ -261,7 +262,7 @@ def check_local_sources(build: Build, settings: Settings) -> None:
         there = ", ".join(known) or "nothing but torch"
         faults.append(f"--source {name}: no component depends on it; they depend on {there}{hint}")
     if faults:
-        raise ToolchainError("\n".join(faults))
+        raise UsageError("\n".join(faults))
 
 
 def list_sourceless(

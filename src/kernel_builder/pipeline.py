@@ -54,6 +54,7 @@ def build_project(
         ConfigError: with every fault of ``build.toml``.
         ProjectError: the directory is no project, or lacks a file.
         SelectionError: the project has no such backend or variant.
+        UsageError: a local source is given that no component depends on.
         LockError: a build would use something else than what was locked.
     """
     settings = settings or read_settings()

@@ -20,6 +20,7 @@ from kernel_builder.op_id import make_op_id
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import SourceSet
 from kernel_spec.backend import BackendKind
+from kernel_spec.errors import UsageError
 
 SHA = "ab" * 32
 TOML = f"""\
@@ -157,17 +158,17 @@ def test_a_checkout_on_the_command_line(settings: Settings, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["eigen", "eigen=", "=/x"])
 def test_what_is_no_local_source(text: str) -> None:
-    with pytest.raises(ToolchainError, match="expected NAME=PATH"):
+    with pytest.raises(UsageError, match="expected NAME=PATH"):
         read_local_sources([text])
 
 
 def test_a_local_source_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="no such file or directory"):
+    with pytest.raises(UsageError, match="no such file or directory"):
         read_local_sources([f"eigen={tmp_path}/x"])
 
 
 def test_every_wrong_local_source_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError) as caught:
+    with pytest.raises(UsageError) as caught:
         read_local_sources(["eigen", f"a={tmp_path}", f"a={tmp_path}", f"b={tmp_path}/x"])
     first, second, third = str(caught.value).splitlines()
     assert "expected NAME=PATH" in first
@@ -197,7 +198,7 @@ src = ["b.cpp"]
 def test_a_local_source_that_no_component_depends_on(settings: Settings, tmp_path: Path) -> None:
     build = parse_build(PROJECT.encode())
     given = {"cutlass_4_0": tmp_path, "cutlas_3_8": tmp_path}
-    with pytest.raises(ToolchainError) as caught:
+    with pytest.raises(UsageError) as caught:
         check_local_sources(build, replace(settings, local_sources=given))
     assert str(caught.value) == (
         "--source cutlas_3_8: no component depends on it; they depend on cutlass_3_8, cutlass_4_0, "

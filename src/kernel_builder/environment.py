@@ -88,9 +88,7 @@ def detect_host(settings: Settings) -> Host:
     toolkits: dict[BackendKind, MajorMinor] = {}
     more: dict[BackendKind, tuple[MajorMinor, ...]] = {}
     cpu = target_cpu(settings)
-    cuda: tuple[MajorMinor, ...] | str = f"is compiled for {cpu} on a machine with {cpu} alone"
-    if cpu == platform.machine():
-        cuda = find_cuda_versions(settings, cpu)
+    cuda = find_cuda_versions(settings, cpu)
     if isinstance(cuda, str):
         missing[BackendKind.CUDA] = cuda
     else:

@@ -124,7 +124,8 @@ def _list_needs(variant: VariantBuild, host: Host, pinned: tuple[MajorMinor, ...
     assert isinstance(variant.variant, ArchVariant)
     target, cpu = variant.variant.backend, variant.variant.cpu
     if cpu != host.cpu:
-        cross = f", or a cross compiler: --cpu {cpu}" if target.kind is BackendKind.CPU else ""
+        crossed = target.kind in (BackendKind.CPU, BackendKind.CUDA)
+        cross = f", or a cross compiler: --cpu {cpu}" if crossed else ""
         yield f"a machine with {cpu}{cross}"
     if variant.tvm_ffi is not None:
         pass

@@ -6,13 +6,14 @@ import platform
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from kernel_builder.errors import SelectionError, ToolchainError, ToolchainUnavailableError
 from kernel_builder.settings import Settings
+from kernel_builder.toolchain.cpu import target_cpu
 from kernel_builder.toolchain.cuda_home import ask_compiler, find_files, find_outside
 from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.wheels import WheelSet, fetch_wheels, read_cuda_wheels
@@ -22,6 +23,8 @@ from kernel_spec.version import MajorMinor
 TOOLKIT = "cuda-toolkit"
 # Inside the unpacked wheels.
 _ROOT = Path("nvidia", "cu13")
+# Of a toolkit, this is linked with: it is the one wheel whose file for the variant's processor counts.
+_RUNTIME = "nvidia-cuda-runtime"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +37,7 @@ class CudaToolchain:
         nvcc: the compiler.
         include: the directory of its headers.
         header_places: the same under each of its names; none: it has no other.
-        cudart: the shared runtime library, under its versioned name.
+        cudart: the shared runtime library of the processor that is built for, under its versioned name.
         identity: a text that changes with it.
         shares_include: whether other packages' headers lie beside its own, where every compiler looks.
         release: its version in full, by the compiler's own words; None: it was not asked.
@@ -95,28 +98,33 @@ def list_pinned(machine: str) -> tuple[MajorMinor, ...]:
     return tuple(each.version for each in read_cuda_wheels() if each.machine == machine)
 
 
-def find_cuda_versions(settings: Settings, machine: str) -> tuple[MajorMinor, ...] | str:
-    """Return the versions that builds get, or what is missing; fetches and starts nothing.
+def find_cuda_versions(settings: Settings, cpu: str) -> tuple[MajorMinor, ...] | str:
+    """Return the versions that builds for a processor get, or what is missing; fetches and starts nothing.
 
     Raises:
         SelectionError: a toolkit is asked for by a version that is not pinned, or by a directory that
             holds none.
     """
+    machine = platform.machine()
+    if settings.cuda_home is not None and cpu != machine:
+        return (
+            f"is compiled for {cpu} by a pinned toolkit alone on {machine}: leave out --cuda-home"
+        )
     if settings.cuda_home is not None:
         try:
             return (find_files(settings.cuda_home).version,)
         except ToolchainError as err:
             raise SelectionError(f"--cuda-home {err}") from err
-    pinned = list_pinned(machine)
+    pinned = tuple(each for each in list_pinned(machine) if each in list_pinned(cpu))
     unknown = sorted(set(settings.cuda_versions) - set(pinned))
     if unknown:
-        have = ", ".join(map(str, pinned)) or f"none for {machine}"
+        have = ", ".join(map(str, pinned)) or f"none for {cpu}"
         raise SelectionError(
             f"no pinned toolkit {', '.join(map(str, unknown))}; pinned: {have}. "
             "Name an installed toolkit of another version: --cuda-home PATH"
         )
     if not pinned:
-        return f"needs a CUDA toolkit for {machine}: name one with --cuda-home PATH"
+        return f"needs a CUDA toolkit for {cpu}: name one with --cuda-home PATH"
     return settings.cuda_versions or pinned[:1]
 
 
@@ -128,7 +136,7 @@ def identify_cuda(settings: Settings, version: MajorMinor | None = None) -> str:
     """
     if settings.cuda_home is not None:
         return find_files(settings.cuda_home).identity
-    return _find_pinned(version).key
+    return _identify(_list_wheels(settings, version))
 
 
 def get_cuda(
@@ -147,16 +155,34 @@ def get_cuda(
     """
     if settings.cuda_home is not None:
         return read_cuda(settings.cuda_home, variables=settings.variables)
-    wheels = _find_pinned(version)
+    wheels = _list_wheels(settings, version)
     variables = {**settings.variables, **settings.pip_variables}
     store = settings.cache / "toolchains"
-    tree = fetch_wheels(wheels, store=store, variables=variables, on_fetch=on_fetch)
-    return read_cuda(tree / _ROOT, identity=wheels.key)
+    trees = [
+        fetch_wheels(each, store=store, variables=variables, on_fetch=on_fetch) for each in wheels
+    ]
+    cuda = read_cuda(trees[0] / _ROOT, identity=_identify(wheels))
+    # With one tree, this is what it has.
+    return replace(cuda, cudart=trees[-1] / cuda.cudart.relative_to(trees[0]))
 
 
-def _find_pinned(version: MajorMinor | None) -> WheelSet:
-    """Return a pinned toolkit for this machine; the plan knows that it is there."""
-    machine = platform.machine()
+def _list_wheels(settings: Settings, version: MajorMinor | None) -> tuple[WheelSet, ...]:
+    """Return what a pinned toolkit is made of: that of this machine, and the runtime of another processor."""
+    machine, cpu = platform.machine(), target_cpu(settings)
+    toolkit = _find_pinned(version, machine)
+    if cpu == machine:
+        return (toolkit,)
+    other = _find_pinned(toolkit.version, cpu)
+    runtime = tuple(each for each in other.wheels if each.name == _RUNTIME)
+    return toolkit, replace(other, name=f"{other.name}-{cpu}", wheels=runtime)
+
+
+def _identify(wheels: tuple[WheelSet, ...]) -> str:
+    return " ".join(each.key for each in wheels)
+
+
+def _find_pinned(version: MajorMinor | None, machine: str) -> WheelSet:
+    """Return a pinned toolkit for a machine; the plan knows that it is there."""
     for each in read_cuda_wheels():
         if each.machine == machine and version in (None, each.version):
             return each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 _SECONDS = 1800
+# What wheels for another processor may be tagged with, as the pinned ones are (PEP 600).
+_LINUX = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,8 @@ def _install(
     command += ["--progress-bar", "off"]
     command += ["--no-input", "--no-deps", "--no-compile", "--require-hashes"]
     command += ["--only-binary=:all:", "--target", str(scratch / "tree"), "-r", str(listed)]
+    if wheels.machine != platform.machine():
+        command += [f"--platform={tag}_{wheels.machine}" for tag in _LINUX]
     try:
         with watch_pip(temporary, on_fetch) as read_line:
             run(

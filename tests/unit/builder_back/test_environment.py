@@ -134,7 +134,10 @@ def test_another_processor_has_a_compiler_of_its_own(
     compiler.chmod(0o755)
     host = detect_host(other)
     assert BackendKind.CPU not in host.missing
-    assert "a machine with aarch64 alone" in host.missing[BackendKind.CUDA]
+    # Of the pinned toolkits, the compiler is this machine's and the runtime the other one's.
+    assert [str(each) for each in host.targets(BackendKind.CUDA)] == ["cuda 13.0"]
+    host = detect_host(replace(other, cuda_home=tmp_path))
+    assert "leave out --cuda-home" in host.missing[BackendKind.CUDA]
 
 
 def test_a_compiler_for_another_processor_is_refused(

@@ -1,0 +1,62 @@
+"""A CUDA variant for another processor: its device code, its host code and the runtime that it asks for."""
+
+import os
+import platform
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.check.variant import check_variant
+from kernel_builder.pipeline import build_project
+from kernel_builder.planned import Selection
+from kernel_builder.report import format_report
+from kernel_builder.settings import Settings
+from kernel_builder.toolchain.cuda import get_cuda
+from kernel_spec.backend import BackendKind
+from kernel_spec.binary import DeviceCode, read_device_code, read_elf
+
+KIT = Path(__file__).parents[2] / "kits" / "add_device"
+CUDA = Selection(backends=frozenset({BackendKind.CUDA}))
+HERE = platform.machine()
+OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}[HERE]
+COMPILER = f"{OTHER}-linux-gnu-g++"
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_cross_compiler() -> None:
+    if shutil.which(COMPILER) is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no {COMPILER}")
+
+
+def build(settings: Settings, place: Path) -> Path:
+    project = Path(shutil.copytree(KIT, place / "kit"))
+    report = build_project(project, settings=settings, selection=CUDA, jobs=1)
+    (variant,) = report.variants
+    assert variant.error is None, format_report(report)
+    assert variant.path is not None
+    return variant.path
+
+
+def test_a_cuda_variant_for_another_processor(settings: Settings, tmp_path: Path) -> None:
+    other = replace(settings, cpu=OTHER)
+    made = build(other, tmp_path / "a")
+    assert made.name == f"torch-stable-abi210-cu130-{OTHER}-linux"
+    assert not check_variant(made, settings=settings)
+    (library,) = made.glob("*.so")
+    facts = read_elf(library)
+    assert facts.machine == OTHER
+    assert "libcudart.so.13" in facts.needed
+    assert set(read_device_code(library)) == {
+        DeviceCode("cubin", "8.0"),
+        DeviceCode("ptx", "8.0"),
+        DeviceCode("cubin", "9.0a"),
+    }
+    # The compiler is this machine's; what is linked with is the other one's.
+    toolkit, own = get_cuda(other), get_cuda(settings)
+    assert (toolkit.nvcc, read_elf(toolkit.cudart).machine) == (own.nvcc, OTHER)
+    assert read_elf(own.cudart).machine == HERE
+    again = replace(other, cache=tmp_path / "cache", cxx=None)
+    shutil.copytree(settings.cache / "toolchains", again.cache / "toolchains", symlinks=True)
+    assert (build(again, tmp_path / "b") / library.name).read_bytes() == library.read_bytes()

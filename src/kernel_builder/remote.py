@@ -9,6 +9,7 @@ from typing import Protocol
 from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
+from kernels.settings import hide_credentials, parse_hub
 
 
 class Remote(Protocol):
@@ -94,19 +95,23 @@ def open_remote(url: str, *, token_hub: str, cache: Path) -> Remote:
     Raises:
         UsageError: no such URL.
     """
-    scheme, separator, rest = url.partition("://")
-    match scheme.lower() if separator else "":
-        case "file":
-            from kernel_builder.remote_directory import open_directory_remote
+    hub = parse_hub(url)
+    if hub is None:
+        hint = f"; write file://{url}" if url.startswith("/") else ""
+        raise UsageError(
+            f"--hub {hide_credentials(url)}: expected a file:///, https:// or http:// URL, "
+            f"a password in it percent-encoded{hint}"
+        )
+    if hub.url.startswith("file:"):
+        from kernel_builder.remote_directory import open_directory_remote
 
-            return open_directory_remote(url)
-        case "http" | "https" if rest:
-            from kernel_builder.remote_http import HttpRemote
+        return open_directory_remote(hub.url)
+    from kernel_builder.remote_http import HttpRemote
 
-            address = url.rstrip("/")
-            return HttpRemote(
-                address, send_token=address == token_hub.rstrip("/"), notes=cache / "uploads"
-            )
-        case _:
-            hint = f"; write file://{url}" if url.startswith("/") else ""
-            raise UsageError(f"--hub {url}: expected a file:///, https:// or http:// URL{hint}")
+    trusted = parse_hub(token_hub)
+    return HttpRemote(
+        hub.url,
+        send_token=trusted is not None and hub.url == trusted.url,
+        credentials=hub.credentials,
+        notes=cache / "uploads",
+    )

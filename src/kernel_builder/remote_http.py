@@ -21,6 +21,7 @@ from kernel_spec.errors import ConflictError, KernelError
 from kernel_spec.names import RepoId
 from kernel_spec.refs import DEFAULT_BRANCH
 from kernel_spec.wire import TreeFile
+from kernels.settings import hide_credentials
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
@@ -35,13 +36,14 @@ class HttpRemote:
     """A hub that is written to over HTTP.
 
     The user's Hugging Face token is sent only where ``send_token`` says so: another hub must not
-    learn it.
+    learn it. The ``credentials`` of its URL go to it, and into no message.
     """
 
     is_directory = False
 
-    def __init__(self, url: str, *, send_token: bool, notes: Path) -> None:
+    def __init__(self, url: str, *, send_token: bool, notes: Path, credentials: str = "") -> None:
         self.url = url
+        self._endpoint = url.replace("://", f"://{credentials}@", 1) if credentials else url
         self._send_token = send_token
         self._notes = notes
 
@@ -54,7 +56,7 @@ class HttpRemote:
         # What it would make of a proxy, certificates or a token that it cannot use names no variable.
         open_session()
         token = read_token(self.url) if self._send_token else False
-        return HfApi(endpoint=self.url, token=token)
+        return HfApi(endpoint=self._endpoint, token=token)
 
     def read_refs(self, repo: RepoId) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Read the commits of branches and of tags, by name."""
@@ -181,7 +183,8 @@ class HttpRemote:
         made = self._commit(
             repo, plan, plan.branch.name, plan.branch.commit, options.message, pull_request=True
         )
-        return Written(commit=made.oid, pull_request=made.pr_url)
+        place = None if made.pr_url is None else hide_credentials(made.pr_url)
+        return Written(commit=made.oid, pull_request=place)
 
     def _commit(
         self,
@@ -216,7 +219,7 @@ class HttpRemote:
         """Send large files without Xet where the hub has none: the client does not find out itself."""
         from huggingface_hub import constants, get_session, get_token
 
-        url = f"{self.url}/api/{_KIND}s/{repo}/xet-write-token/{quote(branch, safe='')}"
+        url = f"{self._endpoint}/api/{_KIND}s/{repo}/xet-write-token/{quote(branch, safe='')}"
         token = get_token() if self._send_token else None
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         answer = get_session().get(url, headers=headers)
@@ -252,14 +255,15 @@ class HttpRemote:
                     "run: pip install 'huggingface_hub>=2'"
                 ) from err
             raise UploadError(
-                f"{self.url}: it does not answer as a hub does ({type(err).__name__}: {err}); "
+                f"{self.url}: it does not answer as a hub does "
+                f"({type(err).__name__}: {hide_credentials(str(err))}); "
                 "see that --hub names the root of a hub"
             ) from err
         except (OSError, RuntimeError, _transport_error()) as err:
             # The client wraps what goes wrong with a large file in a RuntimeError.
             goes_on = "; nothing more was published, so the same command goes on from there"
             raise UploadError(
-                f"{before}{self.url}: cannot be reached ({err.__cause__ or err})"
+                f"{before}{self.url}: cannot be reached ({hide_credentials(str(err.__cause__ or err))})"
                 + (goes_on if writes else "")
             ) from err
 
@@ -289,7 +293,8 @@ def _said(error: HfHubHTTPError) -> str:
     """Return the hub's own words where it has some, else the client's."""
     if error.server_message:
         return f"{error.server_message} ({error.response.status_code})"
-    return " ".join(each for each in str(error).splitlines() if each and _MORE not in each)
+    lines = hide_credentials(str(error)).splitlines()
+    return " ".join(each for each in lines if each and _MORE not in each)
 
 
 def _transport_error() -> type[Exception]:

@@ -148,7 +148,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """
     env = os.environ if environ is None else environ
     text = env.get("HF_ENDPOINT", "").strip() or PUBLIC_HUB
-    if (endpoint := _parse_hub(text)) is None:
+    if (endpoint := parse_hub(text)) is None:
         raise SettingsError(f"HF_ENDPOINT: expected an https:// URL, found {_show_refused(text)}.")
 
     def old_cache() -> Path:
@@ -253,7 +253,7 @@ def parse_hubs(text: str) -> tuple[HubAddress, ...]:
         owners, equals, url = entry.partition("=")
         if not equals or "://" in owners:
             owners, url = "", entry
-        if (hub := _parse_hub(url)) is None:
+        if (hub := parse_hub(url)) is None:
             suggestion = f"; write file://{url}" if url.startswith("/") else ""
             raise SettingsError(
                 f"KERNELS_HUB: {_show_refused(entry)} is not a hub; expected an https:// or "
@@ -353,8 +353,8 @@ def _show_refused(url: str) -> str:
     return f"{shown!r}{hint if shown != url else ''}"
 
 
-def _parse_hub(url: str) -> HubAddress | None:
-    """Return the hub that a URL names; None where it names none."""
+def parse_hub(url: str) -> HubAddress | None:
+    """Return the hub that an ``https://``, ``http://`` or ``file:///`` URL names; None where it names none."""
     if _FILE_URL.fullmatch(url) is not None:
         return HubAddress(url.rstrip("/"))
     if (found := _HTTP_URL.fullmatch(url)) is None:

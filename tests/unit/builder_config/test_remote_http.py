@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +25,7 @@ from kernel_builder.commit_plan import (
 from kernel_builder.errors import UploadError
 from kernel_builder.remote import open_remote
 from kernel_builder.remote_http import HttpRemote
-from kernel_spec.errors import ConflictError
+from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.names import parse_repo_id
 from kernels.errors import SettingsError
 from kernels.settings import NETWORK_VARIABLES
@@ -310,3 +312,45 @@ def test_a_token_file_that_cannot_be_read_is_named(environment, monkeypatch, tmp
     remote = HttpRemote("http://127.0.0.1:9", send_token=True, notes=tmp_path)
     with pytest.raises(SettingsError, match=str(tmp_path)):
         remote.read_refs(REPO)
+
+
+class Gate(BaseHTTPRequestHandler):
+    """Notes what a client shows of itself; knows no branches, and answers 404 to all else."""
+
+    shown: list[str | None]
+
+    def do_GET(self) -> None:
+        self.shown.append(self.headers["authorization"])
+        found = self.path.endswith("/refs")
+        body = b'{"branches": [], "tags": [], "converts": []}' if found else b"{}"
+        self.send_response(200 if found else 404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def gate():
+    handler = type("Gate", (Gate,), {"shown": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}", handler.shown
+        server.shutdown()
+
+
+def test_the_password_of_a_hub_goes_to_it_and_into_no_message(environment, gate, tmp_path) -> None:
+    address, shown = gate
+    remote = open_remote(f"http://me:s3cret@{address}/", token_hub="https://t", cache=tmp_path)
+    assert remote.url == f"http://{address}"
+    assert remote.read_refs(REPO) == ({}, {})
+    assert shown == ["Basic bWU6czNjcmV0"]
+    with pytest.raises(UploadError) as refused:
+        remote.read_branch(REPO, "v1", COMMIT)
+    with pytest.raises(UsageError) as malformed:
+        open_remote("https://me:s3/cret@hub", token_hub="https://t", cache=tmp_path)
+    for caught in (refused, malformed):
+        assert "cret" not in str(caught.value)
+    assert remote.url in str(refused.value)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_spec.amounts import format_size
+from kernel_spec.blob import blob_id
 from kernel_spec.wire import TreeFile
 
 _VARIANT = re.compile(r"build/([^/]+)/.+")
@@ -113,13 +114,12 @@ class Written:
 def read_local_file(path: str, place: Path) -> LocalFile:
     """Read and hash a file that will be ``path`` in the repository."""
     data = place.read_bytes()
-    header = f"blob {len(data)}\0".encode()
     return LocalFile(
         path=path,
         place=place,
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        oid=hashlib.sha1(header + data, usedforsecurity=False).hexdigest(),
+        oid=blob_id(data),
     )
 
 

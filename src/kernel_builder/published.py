@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from kernel_builder.commit_plan import RemoteBranch
 from kernel_builder.errors import RebuildError
 from kernel_builder.remote import Remote
+from kernel_spec.blob import is_promised
 from kernel_spec.errors import KernelError, UsageError
 from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 from kernel_spec.names import RepoId, choose_branch
-from kernel_spec.wire import TreeFile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +80,7 @@ def read_published(repo: RepoId, remote: Remote, branch: RemoteBranch, variant: 
         if not entry.path.startswith(top):
             continue
         data = remote.read_file(repo, branch.commit, entry.path)
-        if not _is_listed(data, entry):
+        if not is_promised(entry, data):
             faults.append(
                 f"{entry.path}: its bytes are not those of the listing of {branch.commit[:12]}"
             )
@@ -95,10 +94,3 @@ def read_published(repo: RepoId, remote: Remote, branch: RemoteBranch, variant: 
     except KernelError as err:
         raise RebuildError(f"{repo} {variant}: {FILE_NAME} cannot be read: {err}") from err
     return Published(name=variant, metadata=metadata, files=files)
-
-
-def _is_listed(data: bytes, entry: TreeFile) -> bool:
-    if entry.sha256 is not None:
-        return hashlib.sha256(data).hexdigest() == entry.sha256
-    header = f"blob {len(data)}\0".encode()
-    return hashlib.sha1(header + data, usedforsecurity=False).hexdigest() == entry.oid

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from kernel_spec.blob import begin_blob
 from kernel_spec.document import Reader, naming, write_json
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.names import path_fault
@@ -126,7 +127,7 @@ def hash_file(path: Path, *, copy_to: Path | None = None) -> tuple[int, str, str
     """
     with path.open("rb", buffering=0) as source:
         size = os.fstat(source.fileno()).st_size
-        blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        blob = begin_blob(size)
         whole = hashlib.sha256()
         read = 0
         with ExitStack() as stack:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from kernel_spec.blob import begin_blob, is_promised
 from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
@@ -15,10 +16,6 @@ from kernels.errors import HubUnreachableError
 from kernels.hub import BUILD_FOLDER, Hub
 from kernels.single_flight import ask_once
 from kernels.store import Store, read_metadata, write_metadata
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
 
 # A metadata.json is kept in memory before it is judged; real ones have a few kilobytes.
 METADATA_BYTES = 16 << 20
@@ -111,14 +108,6 @@ def again(action: Callable[[], T], hub: Hub) -> T:
     return action()
 
 
-def is_promised(file: TreeFile, data: bytes) -> bool:
-    """Say whether these are the bytes that a listing promises."""
-    if file.sha256 is not None:
-        return hashlib.sha256(data).hexdigest() == file.sha256
-    header = f"blob {len(data)}\0".encode()
-    return hashlib.sha1(header + data, usedforsecurity=False).hexdigest() == file.oid
-
-
 def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
     """Yield the bytes of a file; raise at the end, or as soon as there are too many, if they differ."""
     path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
@@ -131,11 +120,7 @@ def read_file(
 ) -> Iterator[bytes]:
     """Yield the bytes of a file of a repository, as :func:`read_verified` does."""
     expected = file.sha256 or file.oid
-    actual: _Hash
-    if file.sha256 is not None:
-        actual = hashlib.sha256()
-    else:
-        actual = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
+    actual = hashlib.sha256() if file.sha256 is not None else begin_blob(file.size)
     size = 0
     for chunk in hub.read_chunks(repo, commit, file):
         size += len(chunk)

@@ -356,7 +356,8 @@ def _read_redirect(located: Located, settings: Settings) -> Redirect | None:
     file = next((file for file in located.files if file.path == STATUS_NAME), None)
     if file is None:
         return None
-    from kernels.fetch import is_promised, read_file
+    from kernel_spec.blob import is_promised
+    from kernels.fetch import read_file
 
     repo, store = located.ref.repo, Store(settings.cache)
     if file.size > STATUS_BYTES:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import PurePosixPath
 
+from kernel_spec.blob import blob_id
 from kernel_spec.wire import TreeFile, lfs_pointer
 
 # Text below this many bytes is an ordinary git blob.
@@ -24,11 +24,6 @@ def is_large(path: str, size: int) -> bool:
     """Say whether a file is kept as a pointer and its bytes in large file storage."""
     suffixes = {suffix.lower() for suffix in PurePosixPath(path).suffixes}
     return size >= LARGE_FROM or not suffixes.isdisjoint(BINARY_SUFFIXES)
-
-
-def blob_id(data: bytes) -> str:
-    """Return the git blob id of bytes: sha1 of ``blob <size>\\0`` and the bytes."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def git_form(file: TreeFile) -> TreeFile:

@@ -16,8 +16,8 @@ import pytest
 from kernel_hub.app import create_app
 from kernel_hub.auth import add_token
 from kernel_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-from kernel_hub.service.lfs import blob_id
 from kernel_hub.settings import HubSettings
+from kernel_spec.blob import blob_id
 from kernel_spec.directory import DirectoryHub, Listing, file_path, read_listing, read_refs
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile

@@ -5,13 +5,13 @@ No distribution that the tests run on has such an interpreter ready.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
 from pathlib import Path
 
 import debian
 from filelock import FileLock
+from peers import open_cache
 
 NAMES = ("python3.14t", "python3.13t")
 SUITE, PACKAGE = "trixie", "python3.13"
@@ -35,8 +35,7 @@ def find_or_build() -> Path:
     for name in NAMES:
         if (found := shutil.which(name)) is not None:
             return Path(found)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernels-tests"
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = open_cache()
     prefix = cache / f"{PACKAGE}t-{SUITE}"
     python = prefix / "bin" / f"{PACKAGE}t"
     with FileLock(f"{prefix}.lock"):

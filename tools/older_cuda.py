@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import debian
 from filelock import FileLock
-from peers import PeerUnavailableError
+from peers import PeerUnavailableError, open_cache
 
 VERSION, RELEASE = "12.4", "12.4.131"
 SUITE, SECTIONS = "trixie", "main non-free"
@@ -87,8 +86,7 @@ def fetch() -> OlderCuda:
     Raises:
         PeerUnavailableError: it cannot be had here; says why.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernels-tests"
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = open_cache()
     place = cache / f"cuda-{RELEASE}"
     with FileLock(f"{place}.lock"):
         if not place.exists():
@@ -129,9 +127,7 @@ def _fetch_headers(fetched: Path, include: Path) -> None:
     )
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-input", "--no-deps"]
     command += ["--require-hashes", "--only-binary=:all:", "-d", str(fetched), "-r", str(listed)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise PeerUnavailableError(f"pip download: {done.stderr[-1500:]}")
+    debian.run(command, fetched)
     for wheel in sorted(fetched.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             for name in archive.namelist():

@@ -104,6 +104,13 @@ class ClientVenv:
         return json.loads(done.stdout.rpartition("\nRESULT ")[2])
 
 
+def open_cache() -> Path:
+    """Return the directory of what tests fetch or build once: ``$XDG_CACHE_HOME/kernels-tests``."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernels-tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
 def make_venv(*requirements: str, links: Sequence[Path] = ()) -> ClientVenv:
     """Make a virtual environment once and keep it; ``links`` are put into its site-packages.
 
@@ -112,8 +119,7 @@ def make_venv(*requirements: str, links: Sequence[Path] = ()) -> ClientVenv:
     Raises:
         PeerUnavailableError: pip cannot install the requirements.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernels-tests"
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = open_cache()
     key = json.dumps([requirements, list(map(str, links)), sys.version, sys.base_prefix])
     folder = cache / f"venv-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     stamp = folder / "ready"

@@ -217,11 +217,11 @@ class HttpRemote:
     @contextmanager
     def _fitting_transfer(self, repo: RepoId, branch: str) -> Iterator[None]:
         """Send large files without Xet where the hub has none: the client does not find out itself."""
-        from huggingface_hub import constants, get_session, get_token
+        from huggingface_hub import constants, get_session
 
+        api = self._api()
         url = f"{self._endpoint}/api/{_KIND}s/{repo}/xet-write-token/{quote(branch, safe='')}"
-        token = get_token() if self._send_token else None
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {api.token}"} if api.token else {}
         answer = get_session().get(url, headers=headers)
         before = constants.HF_HUB_DISABLE_XET
         constants.HF_HUB_DISABLE_XET = before or answer.status_code in (404, 501)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +44,15 @@ def venv_or_skip(make, *requirements):
         return make(*requirements)
     except peers.PeerUnavailableError as err:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(err))
+
+
+@pytest.fixture(scope="session")
+def other_cpu():
+    """The name of another processor that this machine has a compiler for."""
+    other = {"x86_64": "aarch64", "aarch64": "x86_64"}[platform.machine()]
+    if shutil.which(compiler := f"{other}-linux-gnu-g++") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no {compiler}")
+    return other
 
 
 @pytest.fixture(scope="session")

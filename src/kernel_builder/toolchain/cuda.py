@@ -106,11 +106,9 @@ def find_cuda_versions(settings: Settings, cpu: str) -> tuple[MajorMinor, ...] |
             holds none.
     """
     machine = platform.machine()
-    if settings.cuda_home is not None and cpu != machine:
-        return (
-            f"is compiled for {cpu} by a pinned toolkit alone on {machine}: leave out --cuda-home"
-        )
     if settings.cuda_home is not None:
+        if cpu != machine:
+            return f"is compiled for {cpu} by a pinned toolkit alone on {machine}: leave out --cuda-home"
         try:
             return (find_files(settings.cuda_home).version,)
         except ToolchainError as err:

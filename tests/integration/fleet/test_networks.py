@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 from gateway import make_certificate, open_gate
+from raw_server import serve_raw
 
 LOAD = "import kernels; print(kernels.get_kernel('acme/toy').VALUE)"
 # Patience is tested, not exercised: seconds become tenths.
@@ -62,7 +63,7 @@ def tunnel(password):
     asked = []
     wanted = f"Basic {base64.b64encode(f'me:{password}'.encode()).decode()}"
 
-    def serve(client):
+    def serve(client, _):
         head = b""
         while b"\r\n\r\n" not in head:
             head += client.recv(4096)
@@ -79,8 +80,8 @@ def tunnel(password):
             pump(client, server)
             back.join(5)
 
-    with raw_server(serve) as url:
-        yield url.rpartition(":")[2], asked
+    with serve_raw(serve) as (address, _):
+        yield address.rpartition(":")[2], asked
 
 
 def pump(source, target):
@@ -197,60 +198,35 @@ def test_other_bytes_than_promised_are_refused(web, host):
         assert not (host.store / "variants").exists()
 
 
-@contextmanager
-def raw_server(serve):
-    """Serve connections by a function that gets the socket."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def run():
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=answer, args=(client,), daemon=True).start()
-
-    def answer(client):
-        with client, suppress(OSError):
-            serve(client)
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.close()
+def silent(client, over):
+    over.wait()
 
 
-def silent(client):
-    time.sleep(30)
-
-
-def garbage(client):
+def garbage(client, _):
     client.recv(1000)
     client.sendall(b"\x00\x01\x02 this is no HTTP\r\n\r\n")
 
 
-def closed_at_once(client):
+def closed_at_once(client, _):
     client.recv(1)
 
 
-def a_web_page(client):
+def a_web_page(client, _):
     client.recv(1000)
     client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n<html>hi</html>")
 
 
-def dripping(client):
+def dripping(client, over):
     client.recv(1000)
     client.sendall(b"HTTP/1.1 200 OK\r\n\r\n[")
-    while True:
-        time.sleep(0.2)
+    while not over.wait(0.2):
         client.sendall(b" ")
 
 
 @pytest.mark.parametrize("serve", [silent, garbage, closed_at_once, a_web_page, dripping])
 def test_what_is_no_good_hub_is_named_and_nobody_waits_for_ever(host, serve):
-    with raw_server(serve) as url:
-        host.hub = url
+    with serve_raw(serve) as (address, _):
+        host.hub = url = f"http://{address}"
         begin = time.monotonic()
         said = host.run(HASTY + LOAD, fails=True)
         assert time.monotonic() - begin < 30

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import socket
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
+from raw_server import serve_raw
 
 from kernel_spec.names import RepoId
 from kernel_spec.wire import TreeFile
@@ -61,32 +60,18 @@ PLACES = [
 @contextmanager
 def dribbling_server(first, drop, *, good=0):
     """Serve so many good answers on each connection, then an answer without end."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    connections, over = [], threading.Event()
 
-    def answer(client):
-        with client, suppress(OSError):
-            for _ in range(good):
-                client.recv(10_000)
-                client.sendall(WHOLE)
+    def answer(client, over):
+        for _ in range(good):
             client.recv(10_000)
-            client.sendall(first)
-            while not over.wait(0.02):
-                client.sendall(drop)
+            client.sendall(WHOLE)
+        client.recv(10_000)
+        client.sendall(first)
+        while not over.wait(0.02):
+            client.sendall(drop)
 
-    def accept():
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                connections.append(client)
-                threading.Thread(target=answer, args=(client,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
-    finally:
-        over.set()
-        listener.close()
+    with serve_raw(answer) as (address, connections):
+        yield f"http://{address}", connections
 
 
 @pytest.fixture(autouse=True)

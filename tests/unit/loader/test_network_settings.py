@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import socket
 import sys
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import huggingface_hub
 import pytest
+from raw_server import serve_raw
 
 import kernels
 from kernel_spec.names import RepoId
@@ -31,30 +30,16 @@ CONNECTED = b"\x05\x00\x00\x01" + bytes(6)
 @contextmanager
 def socks_proxy(*answers, then=""):
     """Answer each message of a handshake in turn; then close, or stay silent."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    connections, over = [], threading.Event()
 
-    def serve(client):
-        with client, suppress(OSError):
-            for answer in answers:
-                client.recv(10_000)
-                client.sendall(answer)
-            if then == "silent":
-                over.wait()
+    def serve(client, over):
+        for answer in answers:
+            client.recv(10_000)
+            client.sendall(answer)
+        if then == "silent":
+            over.wait()
 
-    def accept():
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                connections.append(client)
-                threading.Thread(target=serve, args=(client,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield f"socks5://127.0.0.1:{listener.getsockname()[1]}", connections
-    finally:
-        over.set()
-        listener.close()
+    with serve_raw(serve) as (address, connections):
+        yield f"socks5://{address}", connections
 
 
 @pytest.fixture(params=["httpx", "httpx2"])
@@ -202,19 +187,13 @@ def test_a_redirect_to_where_no_socket_goes_is_an_error_of_ours(monkeypatch, loc
 
 @contextmanager
 def redirecting(location):
-    listener = socket.create_server(("127.0.0.1", 0))
+    def serve(client, _):
+        client.recv(10_000)
+        head = f"HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+        client.sendall(head.encode())
 
-    def serve():
-        with suppress(OSError), listener.accept()[0] as client:
-            client.recv(10_000)
-            head = f"HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
-            client.sendall(head.encode())
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.close()
+    with serve_raw(serve) as (address, _):
+        yield f"http://{address}"
 
 
 @pytest.mark.parametrize("token", ["hf_\u00fc", "hf_a b", "hf_a\x7f"])

@@ -9,7 +9,7 @@ import torch
 
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import find_difference
-from kernel_builder.gate.gradients import as_function, differentiate, record
+from kernel_builder.gate.gradients import as_function, differentiate, gradient_tolerances, record
 from kernel_builder.gate.outcome import Outcomes, fault, say_error
 from kernel_builder.gate.trial import Refusal, call, make_inputs, tensors_of, usual_sizes
 
@@ -90,11 +90,10 @@ def _compare(
 
 def _compare_gradients(case: Case) -> Outcomes:
     """Compare what a compiled step of training gives with what an eager one does."""
-    tolerances = case.gradient_tolerance or case.tolerance
-    dtypes = [each for each in tolerances if each.is_floating_point and each.itemsize > 1]
-    if not case.differentiable or not dtypes:
+    tolerances = gradient_tolerances(case)
+    if not case.differentiable or not tolerances:
         return
-    dtype = dtypes[0]
+    dtype = next(iter(tolerances))
     torch._dynamo.reset()
     compiled = torch.compile(case.function, fullgraph=True, backend=BACKEND)
     try:

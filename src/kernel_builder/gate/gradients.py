@@ -10,7 +10,15 @@ import torch
 from kernel_builder.gate.case import Case
 from kernel_builder.gate.compare import find_difference
 from kernel_builder.gate.outcome import Outcomes, Unproved, fault, say_error
-from kernel_builder.gate.trial import make_inputs, poison, tensors_of, turn, usual_sizes, widen
+from kernel_builder.gate.trial import (
+    is_computed_with,
+    make_inputs,
+    poison,
+    tensors_of,
+    turn,
+    usual_sizes,
+    widen,
+)
 
 
 def check_gradients(case: Case) -> Outcomes:
@@ -18,9 +26,8 @@ def check_gradients(case: Case) -> Outcomes:
     if not case.differentiable:
         yield from _look_without(case)
         return
-    tolerances = case.gradient_tolerance or case.tolerance
-    dtypes = [dtype for dtype in tolerances if dtype.is_floating_point and dtype.itemsize > 1]
-    if not dtypes:
+    tolerances = gradient_tolerances(case)
+    if not tolerances:
         yield fault(
             "gradients",
             case.name,
@@ -28,19 +35,29 @@ def check_gradients(case: Case) -> Outcomes:
             "write differentiable=False in the case",
         )
         return
-    yield from _prove_reference(case, dtypes[0])
-    for dtype in dtypes:
-        yield from _compare(case, dtype, tolerances[dtype])
-    if torch.float64 in dtypes:
+    yield from _prove_reference(case, next(iter(tolerances)))
+    for dtype, tolerance in tolerances.items():
+        yield from _compare(case, dtype, tolerance)
+    if torch.float64 in tolerances:
         inputs = record(make_inputs(case, torch.float64, case.sizes))
         yield from _prove(case, "the function", as_function(case), inputs)
+
+
+def gradient_tolerances(case: Case) -> dict[Any, float]:
+    """Return the tolerance of gradients for each dtype of a case that can have one."""
+    tolerances = case.gradient_tolerance or case.tolerance
+    return {
+        dtype: tolerance
+        for dtype, tolerance in tolerances.items()
+        if dtype.is_floating_point and dtype.itemsize > 1
+    }
 
 
 def _look_without(case: Case) -> Outcomes:
     """Say where a call of training goes through a function that has no backward."""
     for dtype in case.tolerance:
         inputs = record(make_inputs(case, dtype, usual_sizes(case)))
-        if not any(_may_have_gradient(each) for each in inputs):
+        if not any(is_computed_with(each) for each in inputs):
             continue
         try:
             results = tensors_of(as_function(case)(*inputs))
@@ -56,7 +73,7 @@ def _look_without(case: Case) -> Outcomes:
 def _compare(case: Case, dtype: Any, tolerance: float) -> Outcomes:
     """Compare values and gradients where training needs some or all, for gradients in some layouts."""
     plain = [widen(each) for each in make_inputs(case, dtype, usual_sizes(case))]
-    where = [at for at, each in enumerate(plain) if _may_have_gradient(each)]
+    where = [at for at, each in enumerate(plain) if is_computed_with(each)]
     alone = [[at] for at in where] if len(where) > 1 else []
     told: set[int] = set()
     for needing in (where, *alone):
@@ -99,8 +116,8 @@ def _find_wrong_result(
             "register a backward (torch.library.register_autograd), or write "
             "differentiable=False in the case",
         )
-    tolerances = case.gradient_tolerance or case.tolerance
-    off = find_difference(results, exact, case.tolerance.get(dtype, tolerances[dtype]))
+    tolerance = case.tolerance if dtype in case.tolerance else gradient_tolerances(case)
+    off = find_difference(results, exact, tolerance[dtype])
     if off is None:
         return None
     return f"its result, where a gradient is recorded: {off}", "compute the same with and without"
@@ -187,16 +204,10 @@ def record(inputs: Sequence[Any], needing: Sequence[int] | None = None) -> list[
     """Return copies of inputs of which all, or those at some places, need a gradient."""
     return [
         each.detach().clone().requires_grad_()
-        if _may_have_gradient(each) and (needing is None or at in needing)
+        if is_computed_with(each) and (needing is None or at in needing)
         else each
         for at, each in enumerate(inputs)
     ]
-
-
-def _may_have_gradient(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor) and value.is_floating_point() and value.element_size() > 1
-    )
 
 
 def _detach(value: Any) -> Any:

@@ -72,6 +72,13 @@ def widen(value: Any) -> Any:
     return value
 
 
+def is_computed_with(value: Any) -> bool:
+    """Say whether a value is a tensor of floating numbers of 16 bits or more: torch computes with no others."""
+    return (
+        isinstance(value, torch.Tensor) and value.is_floating_point() and value.element_size() > 1
+    )
+
+
 def turn(tensor: Any) -> Any:
     """Return the same values with the order of their dimensions turned round in memory."""
     order = tuple(reversed(range(tensor.dim())))
@@ -81,7 +88,7 @@ def turn(tensor: Any) -> Any:
 def poison(tensor: Any) -> Any:
     """Fill a tensor with what no kernel computes: NaN, or an odd pattern of bits."""
     with torch.no_grad():
-        if tensor.is_floating_point() and tensor.element_size() > 1:
+        if is_computed_with(tensor):
             return tensor.fill_(float("nan"))
         if tensor.dtype is torch.bool:
             return tensor.fill_(True)

@@ -15,6 +15,7 @@ from kernel_builder.gate.trial import (
     Refusal,
     call,
     expected,
+    is_computed_with,
     make_inputs,
     tensors_of,
     unusual_sizes,
@@ -147,7 +148,7 @@ def _try_tiny(case: Case, dtype: Any, inputs: Sequence[Any], chosen: Sequence[in
     bad = sum(
         int((ours.isnan() & (theirs.abs() <= torch.finfo(ours.dtype).max)).sum())
         for ours, theirs in zip(tensors_of(result), tensors_of(exact), strict=False)
-        if _has_nan(ours) and ours.shape == theirs.shape
+        if is_computed_with(ours) and ours.shape == theirs.shape
     )
     if bad:
         yield fault(
@@ -207,22 +208,17 @@ def _keep(value: Any) -> Any:
 
 def _make_tiny(tensor: Any) -> Any:
     """Return the signs of a tensor with the smallest number that its dtype has."""
-    if not _has_nan(tensor):
+    if not is_computed_with(tensor):
         return tensor
     return torch.sign(tensor) * torch.finfo(tensor.dtype).smallest_normal / 8
 
 
 def _begin_with_zero(value: Any) -> Any:
-    if not _has_nan(value) or value.numel() == 0:
+    if not is_computed_with(value) or value.numel() == 0:
         return value
     begun = value.clone(memory_format=torch.contiguous_format)
     begun[(0,) * begun.dim()] = 0
     return begun
-
-
-def _has_nan(value: Any) -> bool:
-    """Say whether a value is a tensor of numbers that torch computes with, of 16 bits or more."""
-    return _is_floating(value) and value.element_size() > 1
 
 
 def _is_floating(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_spec.errors import BinaryFormatError
+from kernel_spec.version import MajorMinor, parse_major_minor
 
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
 _BINDINGS = {
@@ -21,6 +23,7 @@ _BINDINGS = {
     "STB_LOOS": "unique",
     "STB_GNU_UNIQUE": "unique",
 }
+_GLIBC = re.compile(r"GLIBC_(\d+\.\d+)(?:\.\d+)?", re.ASCII)
 _EXECUTABLE_SEGMENT = 1
 # Bit 15 of a version index hides a symbol; indices 0 and 1 mean no version.
 _VERSION_INDEX = 0x7FFF
@@ -129,6 +132,12 @@ def read_elf(path: Path) -> ElfFacts:
             version_needs=needs,
             executable_stack=_has_executable_stack(elf),
         )
+
+
+def newest_glibc(elf: ElfFacts) -> MajorMinor | None:
+    """Return the newest version of glibc that a library needs symbols of; None where it names none."""
+    found = (_GLIBC.fullmatch(version) for _, version in elf.version_needs)
+    return max((parse_major_minor(match[1]) for match in found if match is not None), default=None)
 
 
 @contextmanager

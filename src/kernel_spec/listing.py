@@ -16,12 +16,12 @@ from typing import Any
 from kernel_spec.blob import begin_blob
 from kernel_spec.document import Reader, naming, write_json
 from kernel_spec.errors import FormatError, IntegrityError
-from kernel_spec.names import path_fault
+from kernel_spec.names import SHA1, SHA256, path_fault
 from kernel_spec.wire import TreeFile
 
 FORMAT = 1
-COMMIT_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+# A commit goes by the sha1 of its listing.
+COMMIT_ID = SHA1
 _BLOCK = 1 << 20
 
 
@@ -84,7 +84,7 @@ def _read_file(reader: Reader, entry: Mapping[str, Any], where: str) -> TreeFile
         entry,
         "oid",
         where,
-        lambda text: _hex_fault(COMMIT_ID, text),
+        lambda text: _hex_fault(SHA1, text),
         kind="bad-hash",
         required=True,
     )
@@ -92,7 +92,7 @@ def _read_file(reader: Reader, entry: Mapping[str, Any], where: str) -> TreeFile
         entry,
         "sha256",
         where,
-        lambda text: _hex_fault(_SHA256, text),
+        lambda text: _hex_fault(SHA256, text),
         kind="bad-hash",
         required=True,
     )

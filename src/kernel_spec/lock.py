@@ -11,14 +11,13 @@ from typing import Any
 from kernel_spec.digest import is_bytecode
 from kernel_spec.document import Reader, write_json
 from kernel_spec.errors import LockError
-from kernel_spec.names import commit_fault, repo_id_fault
+from kernel_spec.names import SHA256, commit_fault, repo_id_fault
 
 FILE_NAME = "kernels.lock"
 FORMAT = 1
 
 _OLD_HASH_TYPE = "git_lfs_concat"
 _OLD_HASH = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SELECTORS = ("version", "version-range", "revision")
 
 
@@ -160,7 +159,7 @@ def _read_ours(reader: Reader, table: Mapping[str, Any], where: str) -> LockedKe
     return LockedKernel(
         **_read_dependency(reader, table, where, _SELECTORS, may_lack=True),
         commit=_read_commit(reader, table, "commit", where),
-        variants=_read_hashes(reader, table, "variants", where, _DIGEST),
+        variants=_read_hashes(reader, table, "variants", where, SHA256),
         lfs_hashes=_read_hashes(reader, table, "lfs-hashes", where, _OLD_HASH),
     )
 

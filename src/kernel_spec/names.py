@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 KERNEL_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]", re.ASCII)
+SHA1 = re.compile(r"[0-9a-f]{40}", re.ASCII)
+SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
 SHORT_COMMIT = re.compile(r"[0-9a-f]{7,39}", re.ASCII)
 VERSION_BRANCH = re.compile(r"v(0|[1-9][0-9]*)", re.ASCII)
@@ -97,6 +99,21 @@ def repo_id_fault(text: str) -> str | None:
     except FormatError as err:
         return str(err)
     return None
+
+
+def find_lookalike(name: str, among: Iterable[str]) -> str | None:
+    """Return one of other names that differs from this one in case only, or None."""
+    return next(
+        (each for each in among if each != name and each.casefold() == name.casefold()), None
+    )
+
+
+def group_lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the names that differ from one another in case only, in groups; all sorted."""
+    groups: dict[str, set[str]] = {}
+    for name in names:
+        groups.setdefault(name.casefold(), set()).add(name)
+    return sorted(tuple(sorted(group)) for group in groups.values() if len(group) > 1)
 
 
 def commit_fault(text: str) -> str | None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kernel_spec.errors import WireError
-from kernel_spec.names import COMMIT, path_fault
-
-_BLOB_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+from kernel_spec.names import COMMIT, SHA1, SHA256, path_fault
 
 
 class TreeFile(NamedTuple):
@@ -120,14 +116,14 @@ def _read_file(fields: Mapping[str, Any], where: str) -> TreeFile:
     if fault is not None:
         raise WireError(f"{where}.path: unsafe path {path!r}: {fault}")
     oid = _text(fields, "oid", where)
-    if _BLOB_ID.fullmatch(oid) is None:
+    if SHA1.fullmatch(oid) is None:
         raise WireError(f"{where}.oid: expected 40 hex digits, found {oid!r}")
     if fields.get("lfs") is None:
         return TreeFile(path=path, size=_size(fields, where), oid=oid)
     lfs_where = f"{where}.lfs"
     lfs = _object(fields["lfs"], lfs_where)
     sha256 = _text(lfs, "oid", lfs_where)
-    if _SHA256.fullmatch(sha256) is None:
+    if SHA256.fullmatch(sha256) is None:
         raise WireError(f"{lfs_where}.oid: expected 64 hex digits, found {sha256!r}")
     return TreeFile(path=path, size=_size(lfs, lfs_where), oid=oid, sha256=sha256)
 

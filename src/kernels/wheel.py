@@ -33,7 +33,6 @@ _PLATFORMS = {
     "windows": "win_{cpu}",
 }
 _CPUS = {("darwin", "aarch64"): "arm64", ("windows", "x86_64"): "amd64"}
-_GLIBC = re.compile(r"GLIBC_(\d+\.\d+)(?:\.\d+)?", re.ASCII)
 # The first time that a zip file can hold.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -98,19 +97,15 @@ def write_wheel(
 
 def _check_glibc(variant: VariantDir, tags: WheelTags) -> None:
     """Refuse libraries that need a later glibc than the tag says; pip would install them anyway."""
-    from kernel_spec.binary import read_elf
+    from kernel_spec.binary import newest_glibc, read_elf
 
     promised = parse_major_minor(tags.manylinux)
     for path in sorted(path for path in variant.sha256 if path.endswith(".so")):
-        needs = [
-            parse_major_minor(match[1])
-            for _, name in read_elf(variant.path / path).version_needs
-            if (match := _GLIBC.fullmatch(name)) is not None
-        ]
-        if needs and max(needs) > promised:
+        needed = newest_glibc(read_elf(variant.path / path))
+        if needed is not None and needed > promised:
             raise FormatError(
-                f"{variant.path.name}: {path} needs glibc {max(needs)}, and the wheel would promise "
-                f"{promised}: give --manylinux-version {max(needs)}"
+                f"{variant.path.name}: {path} needs glibc {needed}, and the wheel would promise "
+                f"{promised}: give --manylinux-version {needed}"
             )
 
 

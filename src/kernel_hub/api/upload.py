@@ -6,7 +6,6 @@ this repository, hash and size, for an hour.
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any
 
@@ -28,12 +27,11 @@ from kernel_hub.api.request import (
 from kernel_hub.errors import ForbiddenError, ReadOnlyError, RequestError, RequestTooLargeError
 from kernel_hub.service.operations import INLINE_LIMIT
 from kernel_hub.service.snapshot import Snapshot
-from kernel_spec.names import RepoId
+from kernel_spec.names import SHA256, RepoId
 
 FILES_LIMIT = 1000
 URL_SECONDS = 3600
 LFS_JSON = "application/vnd.git-lfs+json"
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 # A topic and a text; huggingface_hub logs it once.
 NO_XET = (
@@ -137,7 +135,7 @@ def _find_here(writing: Writing, repo: RepoId, oids: list[str]) -> set[str]:
 def _read_object(entry: Any) -> tuple[str, int]:
     table = entry if isinstance(entry, dict) else {}
     oid, size = table.get("oid"), table.get("size")
-    if not isinstance(oid, str) or _SHA256.fullmatch(oid) is None:
+    if not isinstance(oid, str) or SHA256.fullmatch(oid) is None:
         raise RequestError("oid: expected 64 hex digits.")
     if type(size) is not int or size < 0:
         raise RequestError("size: expected a number of bytes.")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from kernel_hub.errors import RequestError, RequestTooLargeError
 from kernel_hub.service.received import load_received
-from kernel_spec.names import COMMIT, path_fault
+from kernel_spec.names import COMMIT, SHA256, path_fault
 
 # Clients are told to send files up to this size within the commit, and larger ones before it.
 INLINE_LIMIT = 10 * 1024**2
@@ -25,7 +24,6 @@ OPERATIONS_LIMIT = 25_000
 # Systems take 4096 bytes for the whole path, of which a hub's own folders are a part.
 PATH_LIMIT = 1024
 BODY_LIMIT = 2 * 1024**3
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ def _read_large(path: str, value: dict[str, Any], where: str) -> AddLarge:
     sha256, size = value.get("oid"), value.get("size")
     if value.get("algo", "sha256") != "sha256":
         raise RequestError(f"{where}: algo: expected sha256.")
-    if not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
+    if not isinstance(sha256, str) or SHA256.fullmatch(sha256) is None:
         raise RequestError(f"{where}: oid: expected 64 hex digits.")
     if size is not None and (type(size) is not int or size < 0):
         raise RequestError(f"{where}: size: expected a number of bytes.")

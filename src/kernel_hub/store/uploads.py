@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from kernel_hub.errors import RequestError, RequestTooLargeError
+from kernel_spec.blob import begin_blob
 from kernel_spec.directory import DirectoryHub, repositories, repository_path
 from kernel_spec.names import RepoId
 from kernel_spec.staging import HashedFile, fsync_folder
@@ -125,7 +126,7 @@ class Incoming:
         self._part = folder / f"{secrets.token_hex(8)}.part"
         self._promised = (sha256, size)
         self._hash = hashlib.sha256()
-        self._blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        self._blob = begin_blob(size)
         self._size = 0
         self._stream: BinaryIO = self._part.open("xb")
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-from kernel_spec.binary import ElfFacts, Symbol, read_device_code, read_elf
+from kernel_spec.binary import ElfFacts, Symbol, newest_glibc, read_device_code, read_elf
 from kernel_spec.compat import Reason
 from kernel_spec.errors import BinaryFormatError
-from kernel_spec.version import MajorMinor, parse_major_minor
+from kernel_spec.version import MajorMinor
 from kernels.linkage.exports import find_defined, is_loadable
 from kernels.linkage.host import (
     Host,
@@ -34,7 +34,6 @@ from kernels.linkage.verdict import SharedSymbol, Verdict
 
 # The first C library that refuses to make the stack executable for a library.
 _STRICT_STACK = MajorMinor(2, 41)
-_GLIBC = re.compile(r"GLIBC_(\d+\.\d+)(?:\.\d+)?", re.ASCII)
 _LIBSTDCXX = ("GLIBCXX_", "CXXABI_")
 _TAGGED = re.compile(r"\.cpython-[^.]*\.so$", re.ASCII)
 # What torch or the system brings; a kernel may load any other library by itself before its own.
@@ -128,18 +127,13 @@ def _is_wanted(symbol: Symbol) -> bool:
 
 
 def _judge_glibc(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:
-    needs = [
-        parse_major_minor(match[1])
-        for _, version in elf.version_needs
-        if (match := _GLIBC.fullmatch(version)) is not None
-    ]
-    if not needs:
+    needed, found = newest_glibc(elf), host.system.glibc
+    if needed is None:
         return
-    found = host.system.glibc
     if found is None:
         yield Reason("glibc", f"{path.name} needs glibc, this system has another C library")
-    elif max(needs) > found:
-        yield Reason("glibc", f"{path.name} needs glibc {max(needs)}, this system has {found}")
+    elif needed > found:
+        yield Reason("glibc", f"{path.name} needs glibc {needed}, this system has {found}")
 
 
 def _judge_libstdcxx(path: Path, elf: ElfFacts, host: Host) -> Iterator[Reason]:

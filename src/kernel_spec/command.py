@@ -2,17 +2,21 @@
 
 Results go to stdout and nothing else does. Lines on stderr begin with ``error:``, ``warning:`` or
 ``note:``. Exit codes: 0 done; 1 failed; 2 the command, or a file that a person wrote, is wrong; 130
-interrupted.
+interrupted; 143 told to end (SIGTERM), or 129 since its terminal is gone (SIGHUP).
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -21,23 +25,49 @@ from kernel_spec.errors import KernelError
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
+# Where a shell begins to count the signals that ended a program.
+_SIGNALS = 128
 
 _DEBUG = "--debug"
 
 
+class _ToldToEndError(BaseException):
+    """A signal came that ends a program; what is under way is given up as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = _SIGNALS + number
+
+
 def say_error(message: str) -> None:
     """Say on stderr what failed."""
-    click.echo(f"error: {message}", err=True)
+    _say(f"error: {message}")
 
 
 def say_warning(message: str) -> None:
     """Say on stderr what is probably not meant, though it was done."""
-    click.echo(f"warning: {message}", err=True)
+    _say(f"warning: {message}")
 
 
 def say_note(message: str) -> None:
     """Say on stderr what is worth knowing beside the result."""
-    click.echo(f"note: {message}", err=True)
+    _say(f"note: {message}")
+
+
+def _say(line: str) -> None:
+    click.echo(show(line), err=True)
+
+
+def show(text: str) -> str:
+    """Return a text, some of it from elsewhere, that cannot steer a terminal and that any can be told.
+
+    Line breaks and tabs stay; any other character that is not printable is spelled as Python does.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+    )
 
 
 def run(
@@ -63,14 +93,18 @@ def run(
     words, debug = _take_debug(arguments)
     failure: tuple[str, str] | None = None
     try:
-        code = command.main(words, prog_name=name, standalone_mode=False)
-        # Here an output that cannot be written is still an error, and told as one.
-        sys.stdout.flush()
+        with _told_to_end():
+            code = command.main(words, prog_name=name, standalone_mode=False)
+            # Here an output that cannot be written is still an error, and told as one.
+            sys.stdout.flush()
     except click.exceptions.Exit as err:
         code = err.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         say_error("interrupted")
         code = INTERRUPTED
+    except _ToldToEndError as err:
+        say_error(f"ended by {err}")
+        code = err.exit_code
     except click.ClickException as err:
         _say_usage(err)
         code = err.exit_code
@@ -92,6 +126,35 @@ def run(
     return code if isinstance(code, int) else 0
 
 
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """Let signals that would end this process at once leave time to end what it started, and to tidy up.
+
+    The second one ends it at once. What is ignored stays ignored, as after ``nohup``.
+    """
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    # Only the main thread may say what a signal does.
+    here = threading.current_thread() is threading.main_thread()
+    ours = [
+        number
+        for number in numbers
+        if here and number is not None and signal.getsignal(number) is signal.SIG_DFL
+    ]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+        raise _ToldToEndError(number)
+
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     words = list(arguments)
     end = words.index("--") if "--" in words else len(words)
@@ -101,8 +164,12 @@ def _take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 def _open_closed_streams() -> None:
     """Give the process the streams that its caller closed: Python leaves them at None."""
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    # A result that the terminal's encoding cannot write is told all the same.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:
@@ -145,7 +212,7 @@ def _say_exception(error: Exception, explained: str | None) -> None:
         case _ if explained is not None:
             say_error(explained)
         case KernelError() if error.names_lines:
-            click.echo(str(error), err=True)
+            _say(str(error))
         case KernelError():
             say_error(str(error))
         case OSError():

@@ -26,6 +26,10 @@ REDIRECTS = 10
 REDIRECT_BYTES = 1 << 16
 REDIRECT_SECONDS = 1.0
 
+# How answers may be packed: a thousand to one at most, and once.
+PACKED = "gzip"
+_UNPACKED = frozenset({"", "identity", "gzip", "deflate"})
+
 # What a client quotes, in either of Python's two ways, may be a part of a password.
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
@@ -79,7 +83,9 @@ def ask(session: Session, url: str, wait: Wait, headers: Mapping[str, str]) -> I
 
     Raises:
         ConnectionError: too many redirects, one that gives up encryption, or a SOCKS proxy that does
-            not connect; beside what :func:`errors_of` lists and ``TooSlowError``.
+            not connect, or an answer that is packed twice, or in a way that was not asked for, and
+            may unpack to more than memory holds; beside what :func:`errors_of` lists and
+            ``TooSlowError``.
     """
     handshake = _SocksHandshake(wait)
     get = partial(session.stream, "GET", url, headers=headers, follow_redirects=False)
@@ -111,6 +117,11 @@ def ask(session: Session, url: str, wait: Wait, headers: Mapping[str, str]) -> I
             answers.callback(response.close)
         else:
             raise ConnectionError(f"more than {REDIRECTS} redirects, the last to {response.url}")
+        packed = response.headers.get("content-encoding", "").strip().lower()
+        if packed not in _UNPACKED:
+            raise ConnectionError(
+                f"it answers packed as {packed[:60]!r}, expected {PACKED} or as it is"
+            )
         yield response
 
 
@@ -147,9 +158,10 @@ def _bound_reads(connection: socket.socket, seconds: float) -> None:
 
 
 def _drop_body(redirect: Any) -> None:
-    """Read what a redirect says where that is short, so that its connection serves again."""
+    """Read what a redirect says where that is short and not packed, so that its connection serves again."""
+    packed = "content-encoding" in redirect.headers
     size, until = 0, time.monotonic() + REDIRECT_SECONDS
-    for chunk in redirect.iter_bytes():
+    for chunk in () if packed else redirect.iter_bytes():
         size += len(chunk)
         if size > REDIRECT_BYTES or time.monotonic() > until:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import shutil
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from kernel_builder.errors import ArchiveError
+from kernel_spec.document import naming
 
 _SECONDS = 60
 _CHUNK = 1 << 20
@@ -22,6 +24,7 @@ _CHUNK = 1 << 20
 LARGEST_ARCHIVE = 2_000_000_000
 LARGEST_TREE = 2_000_000_000
 MOST_FILES = 200_000
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,9 @@ def download(url: str, target: Path, *, name: str) -> None:
 
     Raises:
         ArchiveError: it cannot be had, or is larger than any archive of headers.
+        OSError: there is no room for it.
     """
-    from urllib.error import URLError
+    from http.client import HTTPException
     from urllib.request import urlopen
 
     size = 0
@@ -120,9 +124,15 @@ def download(url: str, target: Path, *, name: str) -> None:
                 size += len(chunk)
                 if size > LARGEST_ARCHIVE:
                     raise ArchiveError(f"{name}: {url} is larger than {LARGEST_ARCHIVE} bytes")
-                stream.write(chunk)
-    except (URLError, OSError, ValueError) as err:
-        reason = getattr(err, "reason", None) or err
+                with naming(target):
+                    stream.write(chunk)
+            if answer.length:
+                raise ConnectionError(f"it broke off with {answer.length} bytes to come")
+    except (HTTPException, OSError, ValueError) as err:
+        if isinstance(err, OSError) and err.errno in _NO_ROOM:
+            raise
+        said = str(getattr(err, "reason", None) or err)
+        reason = " ".join(said.split()) or type(err).__name__
         raise ArchiveError(
             f"{name}: {url} cannot be fetched ({reason}); build once where there is a network, or "
             f"fetch the file by other means and give it: --source {name}=FILE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
@@ -35,8 +36,11 @@ from kernel_hub.store.directory import DirectoryStore
 from kernel_hub.store.uploads import Uploads
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import KernelError
+from kernel_spec.names import group_lookalikes
 
 Handler = Callable[[Hub, Request], Response | Awaitable[Response]]
+
+log = logging.getLogger("kernel_hub")
 
 READ = ("GET", "HEAD")
 OTHER_TYPES = ("models", "datasets", "spaces")
@@ -107,6 +111,7 @@ def create_app(settings: HubSettings, store: Store | None = None) -> Starlette:
     """
     catalogue = Catalogue(store or DirectoryStore(settings.root))
     hub = Hub(settings, catalogue, _open_writing(settings, catalogue))
+    _warn_of_lookalikes(hub)
     app = Starlette(
         routes=[
             Route(path, partial(handler, hub), methods=list(methods))
@@ -124,6 +129,19 @@ def create_app(settings: HubSettings, store: Store | None = None) -> Starlette:
     return app
 
 
+def _warn_of_lookalikes(hub: Hub) -> None:
+    """Tell of owners, and repositories of one owner, whose names differ in case only; they go on working."""
+    repositories = hub.catalogue.store.list_repositories(None)
+    owners = {repo.owner for repo in repositories} | hub.settings.trusted_owners
+    if hub.writing is not None:
+        owners = owners.union(*(token.owners for token in hub.writing.tokens.read()))
+    groups = group_lookalikes(owners)
+    for owner in sorted({repo.owner for repo in repositories}):
+        groups += group_lookalikes(str(repo) for repo in repositories if repo.owner == owner)
+    for group in groups:
+        log.warning("%s differ in case only: people take one for the other", " and ".join(group))
+
+
 def _open_writing(settings: HubSettings, catalogue: Catalogue) -> Writing | None:
     if settings.tokens is None:
         return None
@@ -132,5 +150,5 @@ def _open_writing(settings: HubSettings, catalogue: Catalogue) -> Writing | None
     directory = DirectoryHub(settings.root.resolve())
     uploads = Uploads(directory)
     uploads.sweep_all()
-    publisher = Publisher(directory, catalogue, uploads)
+    publisher = Publisher(directory, catalogue, uploads, settings.trusted_owners)
     return Writing(publisher, Proposing(directory, publisher), tokens, Signer())

@@ -23,7 +23,7 @@ import secrets
 import stat
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -33,12 +33,11 @@ from typing import Any
 
 from kernel_hub.errors import TokenFileError
 from kernel_spec.errors import FormatError
-from kernel_spec.names import parse_repo_id
+from kernel_spec.names import SHA256, find_lookalike, parse_repo_id
 
 # A prefix lets scanners of secrets find one that was committed by mistake.
 PREFIX = "khub_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _KEYS = {"name", "sha256", "owners"}
 _HEAD = "# Who may write to this hub; made by kernel-hub add-token. To take a right away, delete its entry.\n"
 
@@ -126,7 +125,7 @@ def read_tokens(place: Path) -> tuple[Token, ...]:
         document = tomllib.loads(place.read_text("utf-8"))
     except OSError as err:
         raise TokenFileError(f"{place}: cannot be read ({err.strerror})") from err
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise TokenFileError(
             f"{place}: not TOML: {err}; expected the [[token]] tables that kernel-hub add-token writes"
         ) from err
@@ -152,7 +151,7 @@ def _read_token(entry: Any, where: str, faults: list[str]) -> Token:
         )
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         faults.append(f"{where}: name: expected letters, digits, '_', '.' and '-'")
-    if not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
+    if not isinstance(sha256, str) or SHA256.fullmatch(sha256) is None:
         faults.append(f"{where}: sha256: expected 64 hex digits in small letters")
     owners = owners if isinstance(owners, list) else []
     if not owners or not all(isinstance(owner, str) and is_owner(owner) for owner in owners):
@@ -200,20 +199,9 @@ def add_token(
         TokenFileError: the file cannot be used, the name is taken, or a name cannot be one.
     """
     wanted = tuple(dict.fromkeys(owners))
-    faults = [
-        f"--owner {owner}: not the name of an owner; expected the part of acme/toy before the slash"
-        for owner in wanted
-        if not is_owner(owner)
-    ]
-    if _NAME.fullmatch(name) is None:
-        faults.append(f"{name}: expected letters, digits, '_', '.' and '-', at most 63")
-    if faults:
-        raise TokenFileError("\n".join(faults))
     known = read_tokens(place) if place.exists() else ()
-    if any(token.name == name for token in known):
-        raise TokenFileError(
-            f"{place}: has a token {name}; delete its entry first, or choose another name"
-        )
+    if faults := list(_find_faults(name, wanted, known)):
+        raise TokenFileError("\n".join(f"{place}: {fault}" for fault in faults))
     secret = PREFIX + secrets.token_urlsafe(32)
     listed = ", ".join(f'"{owner}"' for owner in wanted)
     entry = f'\n[[token]]\nname = "{name}"\nsha256 = "{hash_secret(secret)}"\nowners = [{listed}]\n'
@@ -227,6 +215,23 @@ def add_token(
     except OSError as err:
         raise TokenFileError(f"{place}: cannot be written ({err.strerror})") from err
     return secret
+
+
+def _find_faults(name: str, wanted: Iterable[str], known: Iterable[Token]) -> Iterator[str]:
+    """Say why a token cannot be added to those that are known."""
+    if _NAME.fullmatch(name) is None:
+        yield f"{name}: expected letters, digits, '_', '.' and '-', at most 63"
+    if any(token.name == name for token in known):
+        yield f"has a token {name}; delete its entry first, or choose another name"
+    owners = {owner for token in known for owner in token.owners}
+    for owner in wanted:
+        if not is_owner(owner):
+            yield f"--owner {owner}: not the name of an owner; expected the part of acme/toy before the slash"
+        elif owner not in owners and (other := find_lookalike(owner, (*owners, *wanted))):
+            yield (
+                f"--owner {owner}: would be another owner than {other}, and differ in case only; write "
+                "it as the hub's folder has it"
+            )
 
 
 def _write_private(place: Path, text: str) -> None:

@@ -58,10 +58,11 @@ class RevisionNotFoundError(HubError, LookupError):
     status = 404
     code = "RevisionNotFound"
 
-    def __init__(self, repo: RepoId, revision: str) -> None:
+    def __init__(self, repo: RepoId, revision: str, message: str = "") -> None:
         super().__init__(
-            f"{repo} has no revision {revision[:100]!r}: it is no branch, no tag and no commit, "
-            f"and not the beginning of one."
+            message
+            or f"{repo} has no revision {revision[:100]!r}: it is no branch, no tag and no commit, "
+            "and not the beginning of one."
         )
         self.repo = repo
         self.revision = revision
@@ -71,9 +72,10 @@ class AmbiguousRevisionError(RevisionNotFoundError):
     """A short hash with which more than one commit begins; clients take it for one that is not there."""
 
     def __init__(self, repo: RepoId, revision: str, commits: Collection[str]) -> None:
-        super().__init__(repo, revision)
         shown = ", ".join(sorted(commits)[:3]) + (", ..." if len(commits) > 3 else "")
-        self.args = (
+        super().__init__(
+            repo,
+            revision,
             f"{revision} is ambiguous: {len(commits)} commits of {repo} begin so ({shown}); "
             "give more digits.",
         )
@@ -85,10 +87,12 @@ class EntryNotFoundError(HubError, LookupError):
     status = 404
     code = "EntryNotFound"
 
-    def __init__(self, repo: RepoId, commit: str, path: str, *, kind: str = "file") -> None:
+    def __init__(
+        self, repo: RepoId, commit: str, path: str, *, kind: str = "file", before: str = ""
+    ) -> None:
         # The commit lets the client remember that the file is missing there.
         super().__init__(
-            f"{repo} has no {kind} {path[:200]!r} at commit {commit}.",
+            f"{before}{repo} has no {kind} {path[:200]!r} at commit {commit}.",
             headers={"X-Repo-Commit": commit},
         )
         self.repo = repo

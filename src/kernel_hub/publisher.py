@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import assert_never
 
 from kernel_hub.errors import (
     EntryNotFoundError,
     MovedError,
+    RepositoryNotFoundError,
     RequestError,
     RevisionNotFoundError,
     TakenError,
@@ -43,8 +44,15 @@ Content = TreeFile | AddFile | AddLarge
 class Publisher:
     """Writes to the repositories of a directory hub; each method is one transaction."""
 
-    def __init__(self, hub: DirectoryHub, catalogue: Catalogue, uploads: Uploads) -> None:
+    def __init__(
+        self,
+        hub: DirectoryHub,
+        catalogue: Catalogue,
+        uploads: Uploads,
+        trusted_owners: Collection[str] = (),
+    ) -> None:
         self._hub = hub
+        self._trusted_owners = trusted_owners
         self._catalogue = catalogue
         self.uploads = uploads
 
@@ -53,14 +61,14 @@ class Publisher:
 
         Raises:
             TakenError: it is there.
-            RequestError: one is there whose name differs in case only.
+            RequestError: its name, or that of its owner, differs from another in case only.
         """
+        try:
+            directory.reserve(self._hub, repo, owners=self._trusted_owners)
+        except FormatError as err:
+            raise RequestError(f"{err}.") from err
         if directory.has_repository(self._hub, repo):
             raise TakenError(f"The repository {repo} exists.")
-        for other in directory.repositories(self._hub, repo.owner):
-            # People take one for the other, and so do some systems that hubs are copied to.
-            if other.name.casefold() == repo.name.casefold():
-                raise RequestError(f"{repo} would differ from {other} in case only.")
         refs.create_repository(self._hub, repo)
 
     def create_ref(self, repo: RepoId, kind: RefKind, name: str, revision: str | None) -> None:
@@ -107,6 +115,8 @@ class Publisher:
             RequestError: it is such a folder.
         """
         self._catalogue.read_refs(repo)
+        if not directory.is_spelt_so(self._hub, repo):
+            raise RepositoryNotFoundError(f"This hub has no repository {repo}.")
         if not directory.is_versioned(directory.repository_path(self._hub, repo)):
             raise RequestError(
                 f"{repo} is a plain folder on this hub, without versions: it is written to there."
@@ -264,6 +274,5 @@ def apply_operations(base: Snapshot, operations: tuple[Operation, ...]) -> dict[
 
 def _missing(base: Snapshot, path: str, kind: str) -> EntryNotFoundError:
     # Clients look for these words, to explain what a folder needs.
-    error = EntryNotFoundError(base.repo, base.commit, path, kind=kind)
-    error.args = (f"A file with this name doesn't exist: {error}",)
-    return error
+    words = "A file with this name doesn't exist: "
+    return EntryNotFoundError(base.repo, base.commit, path, kind=kind, before=words)

@@ -35,7 +35,14 @@ from kernel_spec.listing import (
     format_listing,
     parse_listing,
 )
-from kernel_spec.names import RepoId, parse_repo_id, parse_safe_path, path_fault, ref_fault
+from kernel_spec.names import (
+    RepoId,
+    find_lookalike,
+    parse_repo_id,
+    parse_safe_path,
+    path_fault,
+    ref_fault,
+)
 from kernel_spec.wire import Ref, Refs, TreeFile
 
 if TYPE_CHECKING:
@@ -103,6 +110,14 @@ def has_repository(hub: DirectoryHub, repo: RepoId) -> bool:
     """Say whether the repository is there, versioned or not."""
     folder = repository_path(hub, repo)
     return is_versioned(folder) or (folder / "build").is_dir()
+
+
+def is_spelt_so(hub: DirectoryHub, repo: RepoId) -> bool:
+    """Say whether the folders of a repository have these very names: a file system may take others for them."""
+    owner = hub.root / repo.owner
+    return repo.owner in _names_in(hub.root, repo.owner) and repo.name in _names_in(
+        owner, repo.name
+    )
 
 
 def is_versioned(folder: Path) -> bool:
@@ -276,7 +291,8 @@ def publish(
     Raises:
         ConflictError: the branch has moved, a tag exists elsewhere, or the repository is
             unversioned.
-        FormatError: a path or ref name that is not allowed, or a source that is not a file.
+        FormatError: a path or ref name that is not allowed, a source that is not a file, or a new
+            repository or owner whose name differs from another in case only.
         IntegrityError: a file that was to stay is not as the parent's listing says.
     """
     from kernel_spec import staging  # readers do not pay for it
@@ -289,7 +305,7 @@ def publish(
             f"{folder} is an unversioned repository (it has build and no refs), which a commit "
             "would hide; publish to another directory"
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    reserve(hub, repo)
     with staging.staging_folder(folder) as stage:
         refs = read_refs(hub, repo) if is_versioned(folder) else Refs((), ())
         current = find_branch(hub, repo, branch)
@@ -318,6 +334,47 @@ def publish(
             staging.write_file(stage, folder / "trees" / f"{commit}.json", data)
         _write_refs(folder, stage, branch, tags, commit)
     return commit
+
+
+def reserve(hub: DirectoryHub, repo: RepoId, *, owners: Iterable[str] = ()) -> None:
+    """Make the folder of a repository, unless another, or that of another owner, has nearly its name.
+
+    Args:
+        hub: where.
+        repo: the repository; nothing happens where its folder is there.
+        owners: owners whose names are taken although they may have no folder yet.
+
+    Raises:
+        FormatError: a name differs from another in case only: people take one for the other, and some
+            file systems do so, too.
+    """
+    hub.root.mkdir(parents=True, exist_ok=True)
+    _make_folder(hub.root / repo.owner, f"the owner {repo.owner}", owners)
+    _make_folder(repository_path(hub, repo), f"the repository {repo}")
+
+
+def _make_folder(place: Path, what: str, taken: Iterable[str] = ()) -> None:
+    from kernel_spec import staging
+
+    above, name = place.parent, place.name
+    if name in _names_in(above, name):
+        return
+    # Of two who make nearly the same name at once, one is the first.
+    with staging.hold(above):
+        if (other := find_lookalike(name, (*_names_in(above, name), *taken))) is not None:
+            raise FormatError(
+                f"{what} would differ from {other} in case only: choose another name, or let who "
+                f"keeps this hub take {other} away if nobody uses it"
+            )
+        place.mkdir(exist_ok=True)
+
+
+def _names_in(folder: Path, wanted: str) -> list[str]:
+    """List the folders in a folder; where that is not allowed, the wanted one if it is there."""
+    try:
+        return _folders(folder)
+    except PermissionError:
+        return [wanted] if (folder / wanted).is_dir() else []
 
 
 def check_names(paths: Iterable[str], refs: Iterable[str]) -> None:

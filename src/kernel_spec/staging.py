@@ -48,8 +48,7 @@ def staging_folder(repository: Path) -> Iterator[Path]:
     The operating system frees the lock of a publisher that was killed; what it left in the
     folder goes when the next one begins.
     """
-    with (repository / _LOCK).open("ab") as lock:
-        _acquire(lock.fileno())
+    with hold(repository):
         folder = repository / _FOLDER
         _remove(folder)
         folder.mkdir()
@@ -57,6 +56,14 @@ def staging_folder(repository: Path) -> Iterator[Path]:
             yield folder
         finally:
             _remove(folder)
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which the operating system frees where its holder is killed."""
+    with (folder / _LOCK).open("ab") as lock:
+        _acquire(lock.fileno())
+        yield
 
 
 def _acquire(descriptor: int) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 
 import pytest
 
 from kernel_hub.service.received import load_received
+from kernel_spec import directory
 
 API = "/api/kernels/acme/toy"
 OBJECTS = "/kernels/acme/toy.git/info/lfs/objects"
@@ -120,11 +122,56 @@ def test_repositories_do_not_differ_in_case_alone(desk):
     assert desk.create().status == 200
     for name in ("Toy", "TOY"):
         answer = desk.create(name=name)
-        assert (answer.status, "differ from acme/toy in case" in answer.json()["error"]) == (
-            400,
-            True,
-        )
+        assert (answer.status, "differ from toy in case" in answer.json()["error"]) == (400, True)
     assert desk.create(name="toys").status == 200
+    assert sorted(place.name for place in (desk.root / "acme").iterdir() if place.is_dir()) == [
+        "toy",
+        "toys",
+    ]
+
+
+def test_owners_do_not_differ_in_case_alone(desk, caplog):
+    assert desk.create().status == 200
+    entry = desk.tokens.read_text()
+    desk.tokens.write_text(entry.replace('["acme"]', '["acme", "Acme", "ml", "ML"]'))
+    answer = desk.create(organization="Acme")
+    assert (answer.status, "Acme would differ from acme" in answer.json()["error"]) == (400, True)
+    assert str(desk.root).encode() not in answer.body
+    desk.restart(trusted_owners=frozenset({"ML"}))
+    answer = desk.create(organization="ml")
+    assert (answer.status, "ml would differ from ML" in answer.json()["error"]) == (400, True)
+    assert desk.create(organization="ML").status == 200
+    assert sorted(place.name for place in desk.root.iterdir() if place.is_dir()) == ["ML", "acme"]
+    told = [record.getMessage() for record in caplog.records]
+    assert "Acme and acme differ in case only: people take one for the other" in told
+
+
+def test_owners_and_repositories_that_differ_in_case_from_before_go_on_and_are_told(desk, caplog):
+    desk.create()
+    for twin in ("Acme/toy", "acme/Toy"):
+        (desk.root / twin).parent.mkdir(exist_ok=True)
+        shutil.copytree(desk.root / "acme/toy", desk.root / twin)
+    entry = desk.tokens.read_text()
+    desk.tokens.write_text(entry.replace('["acme"]', '["acme", "Acme"]'))
+    desk.restart(trusted_owners=frozenset({"acme"}))
+    told = [record.getMessage() for record in caplog.records]
+    for pair in ("Acme and acme", "acme/Toy and acme/toy"):
+        assert f"{pair} differ in case only: people take one for the other" in told
+    assert desk.ask("POST", "/api/kernels/Acme/toy/branch/v2", {}).status == 200
+    assert desk.create(organization="Acme", name="more").status == 200
+
+
+def test_a_file_system_that_takes_one_name_for_another_lets_nobody_write_to_it(desk, monkeypatch):
+    """There ``acme`` opens the folder ``Acme``; a listing shows the name that it was given."""
+    desk.create()
+
+    def folders(place):
+        return ["Acme"] if place == desk.root else ["toy"]
+
+    monkeypatch.setattr(directory, "_folders", folders)
+    assert desk.ask("POST", f"{API}/branch/v2", {}).status == 404
+    answer = desk.create()
+    assert (answer.status, "acme would differ from Acme" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("name", ["HEAD", "-x", "--force"])

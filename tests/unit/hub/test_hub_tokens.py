@@ -98,6 +98,18 @@ def test_names_that_cannot_be(place, name, owner):
     assert not place.exists()
 
 
+def test_owners_of_tokens_do_not_differ_in_case_alone(place):
+    """Who holds the token of the one would be taken for the other; what is there already goes on working."""
+    add_token(place, name="ci", owners=["acme"])
+    before = place.read_bytes()
+    for owners in (["Acme"], ["x", "X"]):
+        with pytest.raises(TokenFileError, match="differ in case only"):
+            add_token(place, name="other", owners=owners)
+    assert place.read_bytes() == before
+    place.write_text(before.decode().replace('"acme"', '"acme", "ACME"'))
+    assert add_token(place, name="more", owners=["ACME"])
+
+
 def test_a_name_is_given_once(place):
     add_token(place, name="ci", owners=["acme"])
     before = place.read_bytes()

@@ -11,7 +11,7 @@ from kernel_spec import directory, staging
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import hash_file
-from kernel_spec.names import RepoId
+from kernel_spec.names import RepoId, find_lookalike, group_lookalikes
 from kernel_spec.wire import Ref, Refs, TreeFile
 
 REPO = RepoId("acme", "relu")
@@ -492,3 +492,51 @@ def test_a_copy_to_a_full_disk_is_told_with_the_place(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as caught:
         hash_file(tmp_path / "source", copy_to=Path("/dev/full"))
     assert caught.value.filename == "/dev/full"
+
+
+@pytest.mark.parametrize("names", [("acme/relu", "ACME/relu"), ("acme/relu", "acme/ReLU")])
+def test_names_that_differ_in_case_alone_never_both_come_to_be(hub, write, names):
+    """Whoever publishes, and however many at once: the first has the name."""
+    files, results = write({"a.py": "a"}), []
+    start = threading.Barrier(8)
+
+    def run(name):
+        start.wait()
+        repo = RepoId(*name.split("/"))
+        try:
+            directory.publish(hub, repo, files, branch=threading.current_thread().name, parent=None)
+        except FormatError as err:
+            results.append(str(err))
+
+    threads = [threading.Thread(target=run, args=(names[n % 2],), name=f"b{n}") for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [made] = directory.repositories(hub)
+    assert str(made) in names
+    assert len(directory.read_refs(hub, made).branches) == 4
+    assert len(results) == 4
+    assert all("in case only: choose another name" in result for result in results)
+
+
+def test_twins_of_earlier_days_are_published_to_as_before(hub, write):
+    files = write({"a.py": "a"})
+    for owner in ("acme", "ACME"):
+        (hub.root / owner).mkdir(parents=True)
+    for repo in (RepoId("acme", "relu"), RepoId("ACME", "relu"), RepoId("ACME", "new")):
+        directory.publish(hub, repo, files, branch="v1", parent=None)
+    assert len(directory.repositories(hub)) == 3
+    assert find_lookalike("acme", ["acme", "ACME", "x"]) == "ACME"
+    assert group_lookalikes(["acme", "x", "ACME", "X", "y"]) == [("ACME", "acme"), ("X", "x")]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root lists every folder")
+def test_a_hub_whose_owners_may_not_be_listed_is_published_to(hub, write):
+    (hub.root / REPO.owner).mkdir(parents=True)
+    hub.root.chmod(0o311)
+    try:
+        publish(hub, write({"a.py": "a"}))
+        assert [ref.name for ref in directory.read_refs(hub, REPO).branches] == ["v1"]
+    finally:
+        hub.root.chmod(0o755)

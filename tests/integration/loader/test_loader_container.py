@@ -21,6 +21,7 @@ from pathlib import Path
 
 import peers
 import pytest
+from listings import get_listing
 
 from kernel_spec.names import RepoId
 
@@ -145,11 +146,12 @@ class Image:
 
 
 def test_the_guide_shows_lines_of_the_example():
-    guide = (ROOT / "docs" / "guide" / "container.md").read_text()
-    shown = guide.partition("```dockerfile\n")[2].partition("```")[0].splitlines()
+    shown = get_listing("docs/guide/container.md", "RUN pip install").splitlines()
     places = [(EXAMPLE / "Dockerfile").read_text().splitlines().index(line) for line in shown]
     assert places == sorted(places)
     assert len(places) == 7
+    build = get_listing("docs/guide/lock.md", "[build-system]")
+    assert build in (EXAMPLE / "pyproject.toml").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +177,8 @@ def test_the_image_has_its_kernels_and_needs_no_network(wheel, tmp_path, serve, 
     (context / "wheels").mkdir()
     shutil.copy(wheel, context / "wheels")
     machine.hub = hub.url
-    machine.run(f"from kernels.cli import main; main(['lock', {str(context)!r}])")
+    _, *arguments = get_listing("docs/guide/container.md", "kernels lock").split()
+    machine.run(f"from kernels.cli import main; main([*{arguments}, {str(context)!r}])")
     # What is published after the lock does not reach the image.
     republish(root, {"__init__.py": "def other(x):\n    return x\n"}, repo=REPO)
 

@@ -1,4 +1,4 @@
-"""The guides' commands, run from top to bottom as they are printed.
+"""The guides for those who load and deploy kernels, run as they are printed, with toys on a hub of their own.
 
 Time budget: 60 s.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from listings import get_listing
 
 from kernel_spec import directory
 from kernel_spec.backend import BackendKind
@@ -33,56 +33,6 @@ ops = torch.ops._toy_cpu_0123456789ab
 def add_op_namespace_prefix(op_name: str) -> str:
     return f"_toy_cpu_0123456789ab::{op_name}"
 """
-BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-class Reader:
-    """Somebody who types what a guide says, in one directory and environment."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        keep = {name: os.environ[name] for name in ("TMPDIR", "LANG") if name in os.environ}
-        self.environ = keep | {
-            "PATH": path,
-            "HOME": str(folder),
-            "KERNELS_CACHE": str(folder / "cache"),
-            "PYTHONPATH": str(ROOT / "src"),
-            "NO_PROXY": "*",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        self.replaced: dict[str, str] = {}
-
-    def type(self, script: str) -> str:
-        """Run a block; what it exports holds for the next one."""
-        for old, new in self.replaced.items():
-            script = script.replace(old, new)
-        whole = f"set -eu\n{script}\nenv -0 > {self.folder}/environ\n"
-        done = subprocess.run(
-            ["sh", "-c", whole],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-        pairs = (self.folder / "environ").read_text().strip("\0").split("\0")
-        self.environ = dict(pair.split("=", 1) for pair in pairs)
-        return done.stdout
-
-
-@pytest.fixture
-def reader(tmp_path):
-    return Reader(tmp_path / "here")
-
-
-def blocks(name):
-    found = BLOCK.findall((GUIDES / f"{name}.md").read_text())
-    assert found
-    return found
 
 
 def write_toy(folder):
@@ -114,29 +64,30 @@ def origin(tmp_path):
     return hub.root
 
 
-def test_air_gapped(reader, origin, serve, tmp_path):
+def test_air_gapped(reader, read, origin, serve, tmp_path):
     """The hub is stopped before the other machine begins, whose cache is empty."""
     served = serve(origin)
-    make, by_lock, cache, folder = blocks("air-gapped")
+    make = get_listing(
+        "docs/guide/air-gapped.md", "kernels bundle create --target torch2.13-cpu-x86_64-linux acme"
+    )
+    by_lock = get_listing(
+        "docs/guide/air-gapped.md",
+        "kernels bundle create --target torch2.13-cpu-x86_64-linux --lock",
+    )
+    cache = get_listing("docs/guide/air-gapped.md", "kernels bundle install toy.bundle --trust")
+    folder = get_listing("docs/guide/air-gapped.md", "kernels bundle install toy.bundle --hub")
     reader.environ["KERNELS_HUB"] = served.url
     (reader.folder / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"acme/toy" = 1\n')
     assert "torch-cpu" in reader.type(make)
     reader.environ["KERNELS_HUB"] = f"file://{origin}"
     reader.type(f"kernels lock\n{by_lock}")
     served.stop()
-    other = Reader(tmp_path / "other")
+    other = read(tmp_path / "other")
     other.replaced = {"/srv/kernels": str(tmp_path / "srv")}
     (other.folder / "toy.bundle").write_bytes((reader.folder / "toy.bundle").read_bytes())
     other.environ["KERNELS_HUB"] = served.url
     assert other.type(cache).splitlines()[-1] == "1"
     assert other.type(folder).splitlines()[-1] == "1"
-
-
-def python_of(name):
-    """Return the Python listings of a guide."""
-    return re.findall(
-        r"^```python\n(.*?)^```", (GUIDES / f"{name}.md").read_text(), re.MULTILINE | re.DOTALL
-    )
 
 
 def write_activation(place):
@@ -153,7 +104,7 @@ def write_activation(place):
 
 
 @pytest.fixture
-def community(origin, tmp_path):
+def toys(origin, tmp_path):
     """A hub that has the activation of the guides, and it under their other names, too."""
     hub = DirectoryHub(origin)
     files = write_activation(tmp_path / "activation")
@@ -167,13 +118,9 @@ def community(origin, tmp_path):
     return origin
 
 
-def test_load(reader, community):
-    """The first listing as it stands, and every command that the page names."""
-    reader.environ["KERNELS_HUB"] = f"file://{community}"
-    first, dependency = python_of("load")
-    (reader.folder / "load.py").write_text(f"out, x = [], 1\n{first}\nprint(out)\n")
-    assert reader.type("python load.py").splitlines()[-1] == "[1]"
-    assert "get_kernel_dep" in dependency
+def test_load(reader, toys):
+    """Every command that the page names, and its list of hubs."""
+    reader.environ["KERNELS_HUB"] = f"file://{toys}"
     page = (GUIDES / "load.md").read_text()
     named = {c for c in re.findall(r"`(kernels [a-z-]+[^`|]*)`", page) if "org/name" in c}
     assert len(named) >= 5
@@ -181,38 +128,39 @@ def test_load(reader, community):
         # The tag of the example, and the checks that the builder's own tests have.
         if command.split()[1] not in {"to-wheel", "check"}:
             reader.type(command)
-    [hubs] = [block for block in blocks("load") if "KERNELS_HUB=" in block]
-    reader.replaced = {"/srv/kernels": str(community), "https://hub.corp": "http://127.0.0.1:9"}
+    hubs = get_listing("docs/guide/load.md", "KERNELS_HUB=")
+    reader.replaced = {"/srv/kernels": str(toys), "https://hub.corp": "http://127.0.0.1:9"}
     reader.type(f"export {hubs.strip()}")
     assert "Version 1" in reader.type("kernels versions org/name")
 
 
-def test_lock(reader, community):
+def test_lock(reader, toys):
     """The table of the project, the commands, and both ways to load by the lock."""
-    reader.environ["KERNELS_HUB"] = f"file://{community}"
-    page = (GUIDES / "lock.md").read_text()
-    table = re.search(r"^```toml\n(\[tool\.kernels.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (reader.folder / "pyproject.toml").write_text(table[1])
-    [commands] = blocks("lock")
+    reader.environ["KERNELS_HUB"] = f"file://{toys}"
+    table = get_listing("docs/guide/lock.md", "[tool.kernels.dependencies]")
+    (reader.folder / "pyproject.toml").write_text(table)
+    commands = get_listing("docs/guide/lock.md", "kernels lock")
     said = reader.type(commands)
     for name in ("kernels-community/activation", "acme/flash", "acme/moe"):
         assert name in said
     assert "every byte is right" in said
-    [listing] = python_of("lock")
-    (reader.folder / "by_lock.py").write_text(f"{listing}\nprint(activation.silu_and_mul)\n")
-    assert "function silu_and_mul" in reader.type("python by_lock.py")
+    listing = get_listing(
+        "docs/guide/lock.md", "from kernels import get_locked_kernel, load_kernel"
+    )
+    said = reader.run(listing, after="print(activation.silu_and_mul)")
+    assert "function silu_and_mul" in said
 
 
-def test_offline(reader, community, serve):
+def test_offline(reader, toys, serve):
     """The same call, with the hub gone: the command of the page, and the wider switches."""
     (reader.folder / "train.py").write_text(
         "import kernels\nprint(kernels.get_kernel('org/name', version=1).silu_and_mul)\n"
     )
-    served = serve(community, trusted=["org"])
+    served = serve(toys, trusted=["org"])
     reader.environ["KERNELS_HUB"] = served.url
     reader.type("python train.py")
     served.stop()
-    [command] = blocks("offline")
+    command = get_listing("docs/guide/offline.md", "HF_HUB_OFFLINE=1 python train.py")
     assert "function silu_and_mul" in reader.type(command)
     assert "function silu_and_mul" in reader.type("KERNELS_LOAD=cached-only python train.py")
     reader.type("! KERNELS_LOAD=never python train.py 2>said\ngrep -q ForbiddenError said")
@@ -221,7 +169,10 @@ def test_offline(reader, community, serve):
 def test_private_hub(reader, serve, tmp_path):
     """What `kernel-hub serve` prints is the URL in place of the guide's."""
     write_toy(reader.folder / "toy")
-    start, publish, load, trust = blocks("private-hub")
+    start = get_listing("docs/guide/private-hub.md", "mkdir -p /srv/kernels")
+    publish = get_listing("docs/guide/private-hub.md", "export HF_ENDPOINT=")
+    load = get_listing("docs/guide/private-hub.md", "export KERNELS_HUB=")
+    trust = get_listing("docs/guide/private-hub.md", "kernels trust add")
     reader.replaced = {"/srv/kernels": str(tmp_path / "srv")}
     lines = start.splitlines()
     [command] = [line for line in lines if line.startswith("kernel-hub serve ")]
@@ -246,7 +197,7 @@ def test_no_variant_fits(reader, origin):
     """The doctor's words in the guide are those that it says."""
     write_toy(reader.folder / "toy")
     reader.environ["KERNELS_HUB"] = f"file://{origin}"
-    [script] = blocks("no-variant-fits")
+    script = get_listing("docs/guide/no-variant-fits.md", "kernels doctor      ")
     said = reader.type(script)
     assert said.count("It loads: torch-cpu") == 3
     assert "nothing to launch" in said
@@ -270,7 +221,7 @@ def test_no_variant_fits(reader, origin):
         check=False,
     )
     assert done.returncode == 1
-    printed = (GUIDES / "no-variant-fits.md").read_text()
+    printed = get_listing("docs/guide/no-variant-fits.md", "$ kernels doctor acme/toy --version 1")
     said = done.stdout.replace("acme/worn", "acme/toy").splitlines()
     assert said[2:] == [line for line in printed.splitlines() if line in said[2:]]
     assert len(said) == 5
@@ -285,7 +236,7 @@ def _files(root, owner, name):
 
 def test_wheels(reader, origin, tmp_path):
     """`pip` installs into an environment of its own."""
-    [script] = blocks("wheels")
+    script = get_listing("docs/guide/wheels.md", "kernels to-wheel acme/toy 1.1.2 --out wheels")
     reader.environ["KERNELS_HUB"] = f"file://{origin}"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     make, _, use = script.partition("\n")

@@ -18,7 +18,7 @@ from kernels.errors import (
     NoVariantError,
 )
 from kernels.fetch import Wanted, fetch_metadata
-from kernels.fit import Judge
+from kernels.fit import NOT_CACHED, Judge
 from kernels.importer import VariantDir
 from kernels.revision import versions_of
 from kernels.settings import Settings
@@ -82,7 +82,7 @@ def find_candidate(
     if isinstance(found, Damage):
         _report_damage(wanted, found, settings, on_disk=located.on_disk)
     if settings.offline and not located.on_disk:
-        judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
+        judge.skip(accepted, NOT_CACHED)
         return None
     data = fetch_metadata(wanted, store)
     metadata = _usable_metadata(data, judge, accepted)
@@ -91,22 +91,29 @@ def find_candidate(
     return None
 
 
+def obtain(chosen: Chosen, settings: Settings) -> VariantDir:
+    """Return a chosen variant on this disk; downloads and verifies it where it is not there yet.
+
+    Raises:
+        CacheError, HubUnreachableError, IntegrityError: as ``install.install``.
+    """
+    if chosen.installed is not None:
+        return chosen.installed
+    from kernels.install import install  # a warm cache installs nothing
+
+    return install(Store(settings.cache), chosen.wanted, settings.state, have=chosen.have)
+
+
 def _nothing_fits(
     located: Located, judge: Judge, settings: Settings, backend: BackendKind | None
 ) -> NoVariantError | ClientTooOldError | DeviceError | NotCachedError:
     hint = _hint(located, settings, backend)
     error = judge.error(hint or f"To see what to do about it: kernels doctor {located.ref.repo}")
-    if settings.offline and isinstance(error, NoVariantError) and "not-cached" in _kinds(error):
+    if settings.offline and isinstance(error, NoVariantError) and judge.lacks_cached:
         return NotCachedError(
             str(located.ref.repo), f"{settings.offline_cause} forbids asking a hub. {error}"
         )
     return error
-
-
-def _kinds(error: NoVariantError) -> set[str]:
-    return {
-        reason.kind for d in error.decisions if not isinstance(d, Accepted) for reason in d.reasons
-    }
 
 
 def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Metadata | None:

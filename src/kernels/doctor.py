@@ -9,21 +9,19 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision
 from kernel_spec.errors import KernelError
 from kernel_spec.system import System
-from kernels.choose import find_candidate, find_other_version
+from kernels.choose import find_candidate, find_other_version, obtain
 from kernels.doctor_advice import Advice, advise, find_chosen
 from kernels.errors import ForbiddenError, TrustError
 from kernels.fit import Judge, read_verdict
 from kernels.importer import VariantDir
-from kernels.install import install
 from kernels.linkage.names import describe_symbol
 from kernels.linkage.verdict import Verdict
-from kernels.local import find_fitting, find_variants
+from kernels.local import find_fitting, variants_at
 from kernels.request import Request, walk
 from kernels.resolve import resolve
 from kernels.revision import KernelRef
 from kernels.settings import Settings
 from kernels.source import Located, locate, variants_of
-from kernels.store import Store
 from kernels.system import describe, detect, detect_devices
 
 
@@ -103,7 +101,7 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
     Raises:
         NotAKernelError: there is no kernel at the path.
     """
-    places = find_variants(path) or {path.name: path}
+    places = variants_at(path)
     system, trouble = _see_devices(detect())
     judge = Judge(what, system, list(places), backend)
     if trouble is not None:
@@ -143,11 +141,7 @@ def _find_loadable(
     candidate = find_candidate(judge, accepted, located, settings)
     if candidate is None:
         return None
-    variant = candidate.installed
-    if variant is None:
-        variant = install(
-            Store(settings.cache), candidate.wanted, settings.state, have=candidate.have
-        )
+    variant = obtain(candidate, settings)
     fits = judge.accepts(accepted, variant.metadata, on_disk=variant, state=settings.state)
     return variant if fits else None
 
@@ -180,8 +174,9 @@ def _find_obstacle(
 ) -> Advice | None:
     """Return what keeps a fitting variant from being loaded: trust, a kernel or package that it needs."""
     from kernels.python_depends import distribution_of, find_missing
-    from kernels.trust import is_trusted_digest, require_trust
+    from kernels.trust import read_trusted, require_trust
 
+    digests = read_trusted(settings.config).digests
     request = Request(settings=settings, backend=backend)
     try:
         nodes = tuple(walk(resolve(ref, request)))
@@ -191,7 +186,7 @@ def _find_obstacle(
         )
     for node in nodes:
         variant = node.on_disk
-        trusted = variant is not None and is_trusted_digest(settings.config, variant.digest)
+        trusted = variant is not None and variant.digest in digests
         if node.located is not None and not trusted:
             try:
                 require_trust(node.located, settings, consent=False)

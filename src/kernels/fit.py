@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _BACKEND_WORDS = {"npu": BackendKind.CANN, **{kind.value: kind for kind in BackendKind}}
 
 
+NOT_CACHED = Reason("not-cached", "fits, but is not in the cache")
+
+
 class _Unfit(NamedTuple):
     needed: tuple[int, int, int] | None
     reason: Reason
@@ -135,6 +138,12 @@ class Judge:
                 ),
             )
         return self._nothing_fits(hint)
+
+    @property
+    def lacks_cached(self) -> bool:
+        """Whether a variant fits by its name and was passed over for not being in the cache."""
+        rejected = (d for d in self.decisions if isinstance(d, Rejected))
+        return any(reason.kind == NOT_CACHED.kind for d in rejected for reason in d.reasons)
 
     def _nothing_fits(self, hint: str) -> NoVariantError:
         return NoVariantError(self.what, describe(self.system), self.verdicts, hint=hint)

@@ -101,6 +101,15 @@ def find_variants(path: Path) -> dict[str, Path] | None:
         ) from None
 
 
+def variants_at(path: Path) -> dict[str, Path]:
+    """Return the variant directories at a path by name, also of one that is not named like a variant.
+
+    Raises:
+        NotAKernelError: as :func:`find_variants`.
+    """
+    return find_variants(path) or {path.name: path}
+
+
 def _list_variants(path: Path) -> dict[str, Path] | None:
     if not path.is_dir():
         what = "is not a directory" if path.exists() else "does not exist"

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kernel_spec.compat import Reason
 from kernel_spec.errors import IntegrityError
 from kernel_spec.lock import LockedKernel, git_lfs_concat
 from kernel_spec.wire import TreeFile
 from kernels.choose import choose_variant
 from kernels.errors import NotCachedError, NoVariantError
-from kernels.fit import Judge
+from kernels.fit import NOT_CACHED, Judge
 from kernels.importer import VariantDir
-from kernels.lockfile import LockFile, get_entry
+from kernels.lockfile import LockFile, get_entry, pinned_ref
 from kernels.request import Found, Request, found_on_hub
 from kernels.revision import KernelRef
 from kernels.source import locate
@@ -46,8 +45,7 @@ def find_locked(ref: KernelRef, lockfile: LockFile, request: Request) -> Found:
                 variant=variant,
                 locked=entry,
             )
-    at = KernelRef(ref.repo, revision=entry.commit)
-    located = locate(at, request.settings, user_agent=request.user_agent)
+    located = locate(pinned_ref(entry), request.settings, user_agent=request.user_agent)
     chosen = choose_variant(
         located, request.settings, request.backend, check_arch=request.check_arch
     )
@@ -107,10 +105,9 @@ def _find_by_digest(entry: LockedKernel, ref: KernelRef, request: Request) -> Va
                 f"was executed:\n{found}\nFetch it again with: kernels download"
             )
         else:
-            judge.skip(accepted, Reason("not-cached", "fits, but is not in the cache"))
+            judge.skip(accepted, NOT_CACHED)
     error = judge.error()
-    kinds = {reason.kind for d in judge.decisions for reason in getattr(d, "reasons", ())}
-    if isinstance(error, NoVariantError) and "not-cached" in kinds:
+    if isinstance(error, NoVariantError) and judge.lacks_cached:
         raise _not_downloaded(entry, str(error))
     raise judge.error(
         f"To see what to do about it: kernels doctor {entry.repo_id} --revision {entry.commit}"

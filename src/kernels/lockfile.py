@@ -18,6 +18,7 @@ from typing import NamedTuple
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.errors import LockError
 from kernel_spec.lock import FILE_NAME, Lock, LockedKernel, parse_lock
+from kernel_spec.names import parse_repo_id
 from kernels.errors import NotLockedError
 from kernels.revision import KernelRef
 
@@ -77,10 +78,21 @@ def get_entry(lockfile: LockFile, ref: KernelRef) -> LockedKernel:
     )
 
 
+def ref_of(entry: LockedKernel) -> KernelRef:
+    """Return the request that an entry was made for."""
+    return KernelRef(
+        parse_repo_id(entry.repo_id), entry.version, entry.revision, entry.version_range
+    )
+
+
+def pinned_ref(entry: LockedKernel) -> KernelRef:
+    """Return the request for the very commit of an entry."""
+    return KernelRef(parse_repo_id(entry.repo_id), revision=entry.commit)
+
+
 def _answers(entry: LockedKernel, ref: KernelRef) -> bool:
-    asked = (ref.version, ref.version_range, ref.revision)
-    made_for = (entry.version, entry.version_range, entry.revision)
-    if (None, None, None) in {asked, made_for} or asked == made_for:
+    made_for = ref_of(entry)
+    if KernelRef(ref.repo) in {ref, made_for} or ref == made_for:
         return True
     return (
         ref.revision is not None
@@ -91,13 +103,7 @@ def _answers(entry: LockedKernel, ref: KernelRef) -> bool:
 
 def describe_entry(entry: LockedKernel) -> str:
     """Say in a few words what an entry locks."""
-    if entry.version is not None:
-        what = f" version {entry.version}"
-    elif entry.version_range is not None:
-        what = f" version {entry.version_range!r}"
-    else:
-        what = "" if entry.revision is None else f"@{entry.revision}"
-    return f"{entry.repo_id}{what} (commit {entry.commit[:12]})"
+    return f"{ref_of(entry)} (commit {entry.commit[:12]})"
 
 
 def get_caller_lock(repo_id: str) -> LockFile:

@@ -25,7 +25,7 @@ from kernels.errors import NotLockedError, RedirectError, RevisionNotFoundError
 from kernels.fetch import Wanted, fetch_metadata, read_verified
 from kernels.install import is_counted_or_named
 from kernels.locked import lfs_hashes
-from kernels.lockfile import describe_entry, read_lock
+from kernels.lockfile import describe_entry, pinned_ref, read_lock, ref_of
 from kernels.project import read_dependencies
 from kernels.resolve import dependency_ref
 from kernels.revision import KernelRef
@@ -118,19 +118,11 @@ def _format(entries: tuple[LockedKernel, ...], form: str) -> bytes:
 def _entries_of(path: Path) -> dict[KernelRef, LockedKernel]:
     if not path.exists():
         return {}
-    return {_ref_of(entry): entry for entry in read_lock(path).lock.kernels}
-
-
-def _ref_of(entry: LockedKernel) -> KernelRef:
-    from kernel_spec.names import parse_repo_id
-
-    return KernelRef(
-        parse_repo_id(entry.repo_id), entry.version, entry.revision, entry.version_range
-    )
+    return {ref_of(entry): entry for entry in read_lock(path).lock.kernels}
 
 
 def _locate(ref: KernelRef, known: LockedKernel | None, settings: Settings) -> Located:
-    at = ref if known is None else KernelRef(ref.repo, revision=known.commit)
+    at = ref if known is None else pinned_ref(known)
     try:
         located = locate(at, settings, refresh=known is None)
     except RevisionNotFoundError as err:

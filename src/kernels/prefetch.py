@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.lock import LockedKernel
-from kernel_spec.names import parse_repo_id
+from kernels.choose import Chosen, obtain
 from kernels.errors import TrustError
 from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.locked import find_locked, require_locked
-from kernels.lockfile import LockFile
+from kernels.lockfile import LockFile, pinned_ref, ref_of
 from kernels.request import Request, found_on_hub
-from kernels.revision import KernelRef
 from kernels.settings import Settings
 from kernels.source import Located, locate, offered, variants_of
 from kernels.store import Store
@@ -54,7 +53,7 @@ def doubts(lockfile: LockFile, settings: Settings) -> Iterator[TrustError]:
     for entry in lockfile.lock.kernels:
         if entry.variants:
             continue
-        located = locate(_at(entry), settings)
+        located = locate(pinned_ref(entry), settings)
         try:
             if not located.hub.is_directory:
                 require_trust(located, settings, consent=False)
@@ -62,28 +61,19 @@ def doubts(lockfile: LockFile, settings: Settings) -> Iterator[TrustError]:
             yield err
 
 
-def _at(entry: LockedKernel) -> KernelRef:
-    return KernelRef(parse_repo_id(entry.repo_id), revision=entry.commit)
-
-
 def _fetch_fitting(entry: LockedKernel, lockfile: LockFile, settings: Settings) -> Fetched:
-    ref = KernelRef(
-        parse_repo_id(entry.repo_id), entry.version, entry.revision, entry.version_range
-    )
-    found = find_locked(ref, lockfile, Request(settings=settings, check_arch=False))
+    found = find_locked(ref_of(entry), lockfile, Request(settings=settings, check_arch=False))
     if found.variant is not None:
         require_locked(found, found.variant)
         return Fetched(entry, found.variant.path.name, found.variant)
     assert found.chosen is not None
-    variant = install(
-        Store(settings.cache), found.chosen.wanted, settings.state, have=found.chosen.have
-    )
+    variant = obtain(found.chosen, settings)
     require_locked(found, variant)
     return Fetched(entry, variant.path.name, variant, downloaded=True)
 
 
 def _fetch_all(entry: LockedKernel, settings: Settings) -> Iterator[Fetched]:
-    located = locate(_at(entry), settings)
+    located = locate(pinned_ref(entry), settings)
     variants = variants_of(located.files)
     for name in sorted({*(entry.variants or variants)}):
         if name not in variants:
@@ -97,8 +87,6 @@ def _fetch_all(entry: LockedKernel, settings: Settings) -> Iterator[Fetched]:
 
 
 def _fetch_one(entry: LockedKernel, located: Located, name: str, settings: Settings) -> Fetched:
-    from kernels.choose import Chosen
-
     wanted = offered(located)[name]
     variant = install(Store(settings.cache), wanted, settings.state)
     chosen = Chosen(wanted, variant, {}, variant.metadata)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.errors import FormatError, KernelError
 from kernel_spec.names import RepoId, parse_repo_id
+from kernels.choose import obtain
 from kernels.hub import Hub
-from kernels.install import install
 from kernels.request import Request
 from kernels.resolve import resolve
 from kernels.revision import KernelRef
@@ -95,10 +95,8 @@ def _bring(repo: RepoId, branch: str, settings: Settings) -> KernelError | None:
         found = resolve(
             KernelRef(repo, revision=branch), Request(settings=settings, check_arch=False)
         )
-        if found.variant is None and found.chosen is not None:
-            install(
-                Store(settings.cache), found.chosen.wanted, settings.state, have=found.chosen.have
-            )
+        if found.chosen is not None:
+            obtain(found.chosen, settings)
     except KernelError as err:
         return err
     return None

@@ -12,7 +12,6 @@ from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.lock import LockedKernel
 from kernel_spec.metadata import parse_metadata
-from kernel_spec.names import parse_repo_id
 from kernel_spec.system import System
 from kernels.bundle.archive import Packed, write_archive
 from kernels.errors import BundleError, describe_decisions
@@ -20,6 +19,7 @@ from kernels.fetch import fetch_metadata
 from kernels.fit import Judge
 from kernels.importer import VariantDir
 from kernels.install import install
+from kernels.lockfile import pinned_ref
 from kernels.resolve import dependency_ref
 from kernels.revision import KernelRef
 from kernels.settings import Settings
@@ -45,10 +45,7 @@ class _Picked(NamedTuple):
 
 def asked_by_lock(entries: Sequence[LockedKernel]) -> tuple[Asked, ...]:
     """Return the kernels of a lock, each at its commit."""
-    return tuple(
-        Asked(KernelRef(parse_repo_id(entry.repo_id), revision=entry.commit), entry)
-        for entry in entries
-    )
+    return tuple(Asked(pinned_ref(entry), entry) for entry in entries)
 
 
 def create(

@@ -71,6 +71,9 @@ NETWORK_VARIABLES = (
 )
 # What huggingface_hub takes for the user's token before the file of ``hf auth login``.
 TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+# Before both, where RESOURCE_VARIABLE is set, it exchanges the identity of a CI job for a token.
+RESOURCE_VARIABLE = "HF_OIDC_RESOURCE"
+_IDENTITY_VARIABLES = ("HF_OIDC_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
 
 _HTTP_URL = re.compile(
     r"(https?://)(?:([^/@?#]*)@)?((\[[0-9a-f:.]+\]|[^/@:?#\[\]]+)(?::(\d{1,5}))?(?:/.*)?)", re.I
@@ -138,6 +141,10 @@ class Settings(NamedTuple):
     never: bool = False
     lock: Path | None = None
     kernel_mapping: bool = True
+
+    def without_network(self, cause: str) -> Settings:
+        """Return the same for a call that asks no hub; ``cause`` says why, where the environment does not."""
+        return self._replace(offline=True, offline_cause=self.offline_cause or cause)
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -228,6 +235,19 @@ def has_token_variable() -> bool:
     return any(os.environ.get(name, "").strip() for name in TOKEN_VARIABLES)
 
 
+def find_exchange() -> str | None:
+    """Return the repository or user that a token is to be had for in exchange; None: no exchange is asked for."""
+    return os.environ.get(RESOURCE_VARIABLE, "").strip() or None
+
+
+def hide_tokens(text: str) -> str:
+    """Return a text without the tokens and identities that variables hold, and without credentials of URLs."""
+    for name in (*TOKEN_VARIABLES, *_IDENTITY_VARIABLES):
+        if secret := os.environ.get(name, "").strip():
+            text = text.replace(secret, "...")
+    return hide_credentials(text)
+
+
 def hide_credentials(text: str) -> str:
     """Return a text without the user and password of the URLs in it.
 
@@ -242,8 +262,12 @@ def _hide_in_url(found: re.Match[str]) -> str:
     return re.sub(credentials, "", found[0], count=1)
 
 
-def parse_hubs(text: str) -> tuple[HubAddress, ...]:
-    """Read ``KERNELS_HUB``: ``acme,ml=https://hub.corp file:///srv/kernels``.
+def parse_hubs(text: str, named: str = "KERNELS_HUB") -> tuple[HubAddress, ...]:
+    """Read hubs, as ``KERNELS_HUB`` lists them: ``acme,ml=https://hub.corp file:///srv/kernels``.
+
+    Args:
+        text: hubs with blanks between.
+        named: the variable or the option that holds the text, for the message.
 
     Raises:
         SettingsError: an entry that is neither an ``https://``, ``http://`` nor ``file://`` URL.
@@ -256,7 +280,7 @@ def parse_hubs(text: str) -> tuple[HubAddress, ...]:
         if (hub := parse_hub(url)) is None:
             suggestion = f"; write file://{url}" if url.startswith("/") else ""
             raise SettingsError(
-                f"KERNELS_HUB: {_show_refused(entry)} is not a hub; expected an https:// or "
+                f"{named}: {_show_refused(entry)} is not a hub; expected an https:// or "
                 f"file:/// URL, optionally after 'owner,owner='{suggestion}."
             )
         hubs.append(hub._replace(owners=frozenset(filter(None, owners.split(",")))))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kernel_spec.command import say_note
+from kernel_spec.names import SHA256
 
 if TYPE_CHECKING:
     from kernels.trust import Trusted, TrustedOwner
 
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _OWNER = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", re.ASCII)
 
 
@@ -55,7 +55,7 @@ def remove(owner: str, hub: str | None, as_json: bool) -> None:
     from kernels.trust import Trusted, editing_trusted, write_trusted
 
     config = read_settings().config
-    urls = [address.url for address in parse_hubs(hub or "")]
+    urls = [address.url for address in parse_hubs(hub or "", "--hub")]
     with editing_trusted(config) as known:
         if _is_digest(owner, hub) and owner in known.digests:
             gone = Trusted(digests=frozenset({owner}))
@@ -99,7 +99,7 @@ def _show(verb: str, entries: Trusted, *, as_json: bool) -> None:
 
 
 def _is_digest(text: str, hub: str | None) -> bool:
-    return hub is None and _DIGEST.fullmatch(text) is not None
+    return hub is None and SHA256.fullmatch(text) is not None
 
 
 def _entries(owner: str, hub: str | None) -> frozenset[TrustedOwner]:
@@ -108,7 +108,7 @@ def _entries(owner: str, hub: str | None) -> frozenset[TrustedOwner]:
 
     if _OWNER.fullmatch(owner) is None:
         raise click.UsageError(f"{owner!r} is not an owner; expected the part of an id before '/'.")
-    hubs = parse_hubs(hub) if hub else hubs_of(read_settings(), owner)
+    hubs = parse_hubs(hub, "--hub") if hub else hubs_of(read_settings(), owner)
     found = frozenset(TrustedOwner(owner, e.url) for e in hubs if not e.url.startswith("file://"))
     if not found:
         raise click.UsageError(

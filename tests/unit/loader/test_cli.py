@@ -146,6 +146,13 @@ def test_trust_is_added_listed_and_removed(call, monkeypatch, environment):
     assert code == 1
     assert "acme is not trusted" in err
     assert call("trust", "add", "a/b")[0] == 2
+    for verb in ("add", "remove"):
+        code, _, err = call("trust", verb, "acme", "--hub", "nonsense")
+        assert (code, "--hub: 'nonsense' is not a hub" in err, "KERNELS_HUB" in err) == (
+            2,
+            True,
+            False,
+        )
     (environment / "home/.config/kernels/trust.json").write_text("{")
     code, _, err = call("trust", "list")
     assert code == 2

@@ -13,7 +13,7 @@ from raw_server import serve_raw
 
 import kernels
 from kernel_spec.names import RepoId
-from kernels import hub_http
+from kernels import hub_http, hub_token
 from kernels.errors import HubUnreachableError, SettingsError
 from kernels.http_session import open_session
 from kernels.hub_http import HttpHub
@@ -224,6 +224,91 @@ def test_where_a_variable_holds_the_token_no_file_is_looked_at(web, publisher, n
     monkeypatch.setenv(name, "hf_word")
     assert read_token(web.URL) == "hf_word"
     assert kernels.get_kernel("acme/toy").VALUE == 1
+
+
+@pytest.fixture
+def exchange(monkeypatch):
+    """A job that is to have a token in exchange for its identity; return what sets the hub that is asked."""
+    pytest.importorskip("huggingface_hub._oidc")
+    for name in (*TOKEN_VARIABLES, "GITHUB_ACTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_OIDC_RESOURCE", "kernels/acme/toy")
+    monkeypatch.setenv("HF_OIDC_ID_TOKEN", "head.claims.signature")
+    monkeypatch.setattr("huggingface_hub.utils._auth._OIDC_TOKEN_CACHE", None)
+
+    def ask(url):
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+        return read_token(url)
+
+    return ask
+
+
+def answering(status, body, *headers):
+    """Serve one answer to whatever is asked."""
+    head = "".join(f"{line}\r\n" for line in (f"content-length: {len(body)}", *headers))
+
+    def serve(client, over):
+        client.recv(100_000)
+        client.sendall(f"HTTP/1.1 {status} X\r\n{head}\r\n{body}".encode())
+
+    return serve_raw(serve)
+
+
+def test_a_token_is_had_in_exchange_for_the_identity_of_a_job(exchange):
+    with answering(200, '{"access_token": "hf_jwt_x", "expires_in": 60}') as (address, _):
+        assert exchange(f"http://{address}") == "hf_jwt_x"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (403, '{"error": "head.claims.signature is not of a trusted publisher"}', "answered 403"),
+        (400, "", "answered 400"),
+        (200, "{}", "its answer has no 'access_token'"),
+        (200, "<html>", "Expecting value"),
+    ],
+)
+def test_a_hub_that_exchanges_no_token_is_told_with_what_it_expects(exchange, status, body, said):
+    served = answering(status, body, "content-type: application/json")
+    with served as (address, _), pytest.raises(SettingsError, match=said) as caught:
+        exchange(f"http://{address}")
+    message = str(caught.value)
+    assert message.startswith(
+        f"HF_OIDC_RESOURCE='kernels/acme/toy': http://{address} gave no token"
+    )
+    for part in ("HF_OIDC_ID_TOKEN", "id-token: write", "among its trusted publishers"):
+        assert part in message
+    assert "head.claims.signature" not in message
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_job_without_an_identity_is_told_how_to_have_one(exchange, monkeypatch):
+    monkeypatch.delenv("HF_OIDC_ID_TOKEN")
+    with pytest.raises(
+        SettingsError, match=r"no OIDC id token is available.*Expected: HF_OIDC_ID_"
+    ):
+        exchange("http://hub.invalid")
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("fault", ["closed", "silent", "busy"])
+def test_a_hub_that_does_not_answer_an_exchange_is_unreachable(exchange, fault, monkeypatch):
+    """So that a record stands in, where there is one."""
+    monkeypatch.setattr(hub_token, "EXCHANGE_SECONDS", 0.2)
+
+    def serve(client, over):
+        client.recv(100_000)
+        if fault == "busy":
+            client.sendall(b"HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n")
+        elif fault == "silent":
+            over.wait()
+
+    with serve_raw(serve) as (address, _):
+        begin = time.monotonic()
+        with pytest.raises(HubUnreachableError, match="gave no token for the identity of this job"):
+            exchange(f"http://{address}")
+        assert time.monotonic() - begin < 5.0
 
 
 def test_credentials_of_a_hub_go_to_it_and_nowhere_else(web, publisher, cache, monkeypatch, caplog):

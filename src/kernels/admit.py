@@ -6,24 +6,20 @@ left in the cache with that verdict, and the next best is looked for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernels.errors import TrustError
 from kernels.loaded import Clock
 from kernels.request import Found, Request, walk
 from kernels.resolve import resolve
-from kernels.settings import Settings
-from kernels.store import Store
 
 if TYPE_CHECKING:
     from kernels.importer import VariantDir
 
-Consent = bool | Collection[str]
-
 
 def admit(
-    found: Found, request: Request, consent: Consent, clock: Clock
+    found: Found, request: Request, clock: Clock
 ) -> tuple[tuple[Found, ...], list[VariantDir]]:
     """Return what was found and what it needs, what is needed first, each on disk and fit to be loaded.
 
@@ -34,7 +30,7 @@ def admit(
     passed_over: set[str] = set()
     while True:
         nodes = tuple(walk(found))
-        variants = install_all(nodes, request, consent, clock)
+        variants = install_all(nodes, request, clock)
         unfit = {
             variant.digest
             for node, variant in zip(nodes, variants, strict=True)
@@ -52,26 +48,23 @@ def _links(variant: VariantDir, request: Request) -> bool:
     return find_unfit(variant, request.settings.state, check_arch=request.check_arch) is None
 
 
-def install_all(
-    nodes: Sequence[Found], request: Request, consent: Consent, clock: Clock
-) -> list[VariantDir]:
+def install_all(nodes: Sequence[Found], request: Request, clock: Clock) -> list[VariantDir]:
     """Return every kernel on disk and verified; nothing is downloaded before all are trusted."""
     settings = request.settings
-    doubts = [_doubt(node, settings, consent, refresh=request.refresh) for node in nodes]
+    doubts = [_doubt(node, request) for node in nodes]
     clock.lap("trust")
     variants = []
     for node, doubt in zip(nodes, doubts, strict=True):
         variant = node.variant
         if variant is None:
-            from kernels.install import install
+            from kernels.choose import obtain
 
             assert node.chosen is not None
-            store = Store(settings.cache)
-            variant = install(store, node.chosen.wanted, settings.state, have=node.chosen.have)
+            variant = obtain(node.chosen, settings)
         if doubt is not None:
-            from kernels.trust import is_trusted_digest
+            from kernels.trust import read_trusted
 
-            if not is_trusted_digest(settings.config, variant.digest):
+            if variant.digest not in read_trusted(settings.config).digests:
                 raise doubt
         if node.locked is not None:
             from kernels.locked import require_locked
@@ -82,26 +75,27 @@ def install_all(
     return variants
 
 
-def _doubt(node: Found, settings: Settings, consent: Consent, *, refresh: bool) -> Exception | None:
+def _doubt(node: Found, request: Request) -> Exception | None:
     """Return why a kernel may not run, where only its digest can still say that it may.
 
     Raises:
         TrustError: nothing can.
     """
-    located = node.located
+    located, settings = node.located, request.settings
     if located is None or located.hub.is_directory or (node.locked and node.locked.variants):
         # The caller named the path or the folder, or the lock names the very bytes.
         return None
-    from kernels.trust import is_trusted_digest, require_trust, trusts_digests
+    from kernels.trust import read_trusted, require_trust
 
+    digests = read_trusted(settings.config).digests
     variant = node.on_disk
-    if variant is not None and is_trusted_digest(settings.config, variant.digest):
+    if variant is not None and variant.digest in digests:
         # Whatever the hub says of its owner; a machine that no hub reaches need not ask.
         return None
     try:
-        require_trust(located, settings, consent, refresh=refresh)
+        require_trust(located, settings, request.consent, refresh=request.refresh)
     except TrustError as err:
-        if not trusts_digests(settings.config):
+        if not digests:
             raise
         return err
     return None

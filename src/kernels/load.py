@@ -2,7 +2,7 @@
 
 :func:`load_with_trace` reads from top to bottom as that path and returns how long each step
 took; a kernel that needs others is preceded by them at every step. The functions of the public API
-are thin over it; a repeated :func:`get_kernel` is answered from this process's memory, after a check
+go the same way; a repeated :func:`get_kernel` is answered from this process's memory, after a check
 that costs microseconds and no request.
 """
 
@@ -12,19 +12,16 @@ import time
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernel_spec.errors import WrongTypeError
 from kernels import answers
-from kernels import settings as settings_module
 from kernels.admit import admit
 from kernels.asked import (
     Trust,
     UserAgent,
     Version,
-    lock_in_force,
     parse_backend,
-    parse_build,
     parse_ref,
     require_options,
 )
@@ -41,16 +38,15 @@ from kernels.errors import (
     RevisionNotFoundError,
 )
 from kernels.loaded import Clock, LoadedKernel, LoadTrace, RepoInfo, import_variant
-from kernels.request import Found, Request
+from kernels.request import Found, Request, read_request
 from kernels.resolve import dependency_ref, resolve, resolve_path
 from kernels.revision import KernelRef
-from kernels.settings import read_settings
+from kernels.settings import fingerprint, read_settings
 from kernels.source import Watch, locate, variants_of
 
 if TYPE_CHECKING:
     from kernel_spec.compat import Decision
     from kernel_spec.metadata import Metadata
-    from kernels.importer import VariantDir
 
 
 class _Remembered(NamedTuple):
@@ -119,16 +115,8 @@ def get_kernel(
         consent = (
             trust_remote_code if isinstance(trust_remote_code, bool) else str(trust_remote_code)
         )
-        key = (
-            repo_id,
-            revision,
-            version,
-            backend,
-            consent,
-            check_arch,
-            build_from_source,
-            settings_module.fingerprint(),
-        )
+        asked = (repo_id, revision, version, backend, consent, check_arch, build_from_source)
+        key = (*asked, fingerprint())
         try:
             module = _recall(key)
         except TypeError:
@@ -136,56 +124,30 @@ def get_kernel(
             key = module = None
         if module is not None:
             return module
-    return load_with_trace(
-        repo_id,
-        revision,
-        version=version,
+    ref = parse_ref(repo_id, revision, version)
+    request = read_request(
         backend=backend,
         user_agent=user_agent,
         trust_remote_code=trust_remote_code,
         check_arch=check_arch,
         refresh=refresh,
         build_from_source=build_from_source,
-        _key=key,
-    ).module
+    )
+    found, trace = _load(resolve(ref, request), request, Clock())
+    if key is not None:
+        _remembered[key] = _remember(found, trace)
+    return trace.module
 
 
 def load_with_trace(
-    repo_id: str,
-    revision: str | None = None,
-    *,
-    version: Version = None,
-    backend: str | None = None,
-    user_agent: UserAgent = None,
-    trust_remote_code: Trust = False,
-    check_arch: bool = True,
-    refresh: bool = False,
-    build_from_source: str | None = None,
-    _key: object = None,
+    repo_id: str, revision: str | None = None, *, version: Version = None, **options: Any
 ) -> LoadTrace:
     """Do what :func:`get_kernel` does, with nothing remembered, and tell how long each step took."""
     clock = Clock()
-    settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    require_options(
-        trust_remote_code=trust_remote_code,
-        user_agent=user_agent,
-        check_arch=check_arch,
-        refresh=refresh,
-    )
-    request = Request(
-        settings=settings,
-        backend=parse_backend(backend),
-        check_arch=check_arch,
-        refresh=refresh,
-        user_agent=user_agent,
-        lock=lock_in_force(settings),
-        build=parse_build(build_from_source),
-        consent=trust_remote_code,
-    )
+    request = read_request(**options)
     clock.lap("prepare")
-    found = resolve(ref, request, clock)
-    return _load(found, request, trust_remote_code, clock, key=_key)
+    return _load(resolve(ref, request, clock), request, clock)[1]
 
 
 @public
@@ -215,17 +177,11 @@ def get_local_kernel(
     del package_name
     if not isinstance(path, str | PathLike):
         raise WrongTypeError("path", "the path of a kernel", path)
-    require_options(trust_remote_code=trust_remote_code, user_agent=user_agent)
     place = Path(path).expanduser().absolute()
-    settings = read_settings()
-    request = Request(
-        settings=settings,
-        backend=parse_backend(backend),
-        user_agent=user_agent,
-        lock=lock_in_force(settings),
+    request = read_request(
+        backend=backend, user_agent=user_agent, trust_remote_code=trust_remote_code
     )
-    found = resolve_path(place, request)
-    return _load(found, request, trust_remote_code, Clock()).module
+    return _load(resolve_path(place, request), request, Clock())[1].module
 
 
 @public
@@ -247,14 +203,9 @@ def has_kernel(
         ValueError: a wrong argument.
         OSError: a hub cannot be reached, or refuses.
     """
-    settings = read_settings()
     ref = parse_ref(repo_id, revision, version)
-    require_options(trust_remote_code=trust_remote_code, check_arch=check_arch)
-    request = Request(
-        settings=settings,
-        backend=parse_backend(backend),
-        check_arch=check_arch,
-        lock=lock_in_force(settings),
+    request = read_request(
+        backend=backend, trust_remote_code=trust_remote_code, check_arch=check_arch
     )
     try:
         resolve(ref, request)
@@ -292,23 +243,18 @@ def install_kernel(
     Raises:
         As :func:`get_kernel`, but for ImportError.
     """
-    settings = read_settings()
-    require_options(
-        trust_remote_code=trust_remote_code,
+    require_options(local_files_only=local_files_only)
+    ref = parse_ref(repo_id, revision, version)
+    request = read_request(
+        backend=backend,
         user_agent=user_agent,
-        local_files_only=local_files_only,
+        trust_remote_code=trust_remote_code,
+        check_arch=False,
     )
     if local_files_only:
-        settings = settings._replace(offline=True, offline_cause="local_files_only=True")
-    request = Request(
-        settings=settings,
-        backend=parse_backend(backend),
-        check_arch=False,
-        user_agent=user_agent,
-        lock=lock_in_force(settings),
-    )
-    found = resolve(parse_ref(repo_id, revision, version), request)
-    return admit(found, request, trust_remote_code, Clock())[1][-1].path
+        offline = request.settings.without_network("local_files_only=True")
+        request = request._replace(settings=offline)
+    return admit(resolve(ref, request), request, Clock())[1][-1].path
 
 
 @public
@@ -355,10 +301,9 @@ def load_dependencies(metadata: Metadata) -> dict[str, ModuleType]:
     return modules
 
 
-def load_found(ref: KernelRef, request: Request, consent: Trust) -> ModuleType:
+def load_found(ref: KernelRef, request: Request) -> ModuleType:
     """Load a kernel as a request says, with nothing remembered."""
-    clock = Clock()
-    return _load(resolve(ref, request, clock), request, consent, clock).module
+    return _load(resolve(ref, request), request, Clock())[1].module
 
 
 def forget() -> None:
@@ -381,12 +326,9 @@ def _recall(key: object) -> ModuleType | None:
     return known.module if time.time() < known.expires else None
 
 
-def _load(
-    found: Found, request: Request, consent: Trust, clock: Clock, *, key: object = None
-) -> LoadTrace:
-    """Trust, install and import what was found, what is needed first."""
-    nodes, variants = admit(found, request, consent, clock)
-    found = nodes[-1]
+def _load(found: Found, request: Request, clock: Clock) -> tuple[Found, LoadTrace]:
+    """Trust, install and import what was found, what is needed first; return what was loaded in the end."""
+    nodes, variants = admit(found, request, clock)
     kernels: dict[int, LoadedKernel] = {}
     for node, variant in zip(nodes, variants, strict=True):
         repo_info = None if node.commit is None else RepoInfo(str(node.ref.repo), node.commit)
@@ -394,24 +336,23 @@ def _load(
         dependencies = {entry.repo_id: kernels[id(below)].module for entry, below in needed}
         kernels[id(node)] = import_variant(variant, repo_info, dependencies)
     clock.lap("import")
-    kernel, variant = kernels[id(found)], variants[-1]
-    if key is not None:
-        _remembered[key] = _remember(found, kernel.module, variant)
-    return LoadTrace(
-        kernel=kernel,
-        path=variant.path,
-        source=found.source,
-        downloaded=found.variant is None,
+    loaded = nodes[-1]
+    trace = LoadTrace(
+        kernel=kernels[id(loaded)],
+        path=variants[-1].path,
+        source=loaded.source,
+        downloaded=loaded.variant is None,
         phases=tuple(clock.phases),
     )
+    return loaded, trace
 
 
-def _remember(found: Found, module: ModuleType, variant: VariantDir) -> _Remembered:
+def _remember(found: Found, trace: LoadTrace) -> _Remembered:
     located = found.located
     if located is None and found.locked is None:
         from kernels.local import quick_stamp
 
-        return _Remembered(module, (), float("inf"), quick_stamp(variant.path), variant.path)
+        return _Remembered(trace.module, (), float("inf"), quick_stamp(trace.path), trace.path)
     watched = () if located is None else located.watched
     expires = float("inf") if located is None else located.expires
-    return _Remembered(module, watched, expires, (), variant.path)
+    return _Remembered(trace.module, watched, expires, (), trace.path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kernel_spec.errors import WrongTypeError
-from kernels.asked import parse_backend, parse_ref, require_options
+from kernels.asked import Trust, UserAgent, parse_backend, parse_ref, require_options
 from kernels.boundary import public
 from kernels.load import load_found
 from kernels.request import Request
@@ -28,8 +27,8 @@ def get_locked_kernel(
     *,
     local_files_only: bool = False,
     backend: str | None = None,
-    trust_remote_code: bool | Collection[str] = False,
-    user_agent: str | Mapping[str, str] | None = None,
+    trust_remote_code: Trust = False,
+    user_agent: UserAgent = None,
 ) -> ModuleType:
     """Load a kernel at the commit, and with the bytes, that a lock names.
 
@@ -55,15 +54,16 @@ def get_locked_kernel(
         local_files_only=local_files_only,
     )
     request = Request(
-        settings=_without_network(settings, "local_files_only=True")
+        settings=settings.without_network("local_files_only=True")
         if local_files_only
         else settings,
         backend=parse_backend(backend),
         user_agent=user_agent,
         lock=_lock_for(repo_id, lockfile, settings),
         download=not local_files_only,
+        consent=trust_remote_code,
     )
-    return load_found(ref, request, trust_remote_code)
+    return load_found(ref, request)
 
 
 @public
@@ -85,12 +85,12 @@ def load_kernel(
     settings = read_settings()
     ref = parse_ref(repo_id, None, None)
     request = Request(
-        settings=_without_network(settings, "load_kernel"),
+        settings=settings.without_network("load_kernel"),
         backend=parse_backend(backend),
         lock=_lock_for(repo_id, lockfile, settings),
         download=False,
     )
-    return load_found(ref, request, consent=False)
+    return load_found(ref, request)
 
 
 def _lock_for(repo_id: str, lockfile: LockPath, settings: Settings) -> LockFile:
@@ -103,7 +103,3 @@ def _lock_for(repo_id: str, lockfile: LockPath, settings: Settings) -> LockFile:
     if settings.lock is not None:
         return read_lock(settings.lock, asked_for=repo_id)
     return get_caller_lock(repo_id)
-
-
-def _without_network(settings: Settings, cause: str) -> Settings:
-    return settings._replace(offline=True, offline_cause=settings.offline_cause or cause)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from kernels.asked import (
+    Trust,
+    UserAgent,
+    lock_in_force,
+    parse_backend,
+    parse_build,
+    require_options,
+)
 from kernels.revision import KernelRef
-from kernels.settings import Settings
+from kernels.settings import Settings, read_settings
 from kernels.source import Located
 
 if TYPE_CHECKING:
@@ -30,18 +38,53 @@ class Request(NamedTuple):
         lock: the lock that says which commits are taken.
         download: whether what is not on this disk may be fetched.
         build: whether a variant that is missing is built from the repository's sources.
-        consent: the caller's consent, where a build runs code before anything is installed.
+        consent: to run kernels of owners who are no trusted publishers: True, or their ids.
     """
 
     settings: Settings
     backend: BackendKind | None = None
     check_arch: bool = True
     refresh: bool = False
-    user_agent: str | Mapping[str, str] | None = None
+    user_agent: UserAgent = None
     lock: LockFile | None = None
     download: bool = True
     build: bool = False
-    consent: bool | Collection[str] = False
+    consent: Trust = False
+
+
+def read_request(
+    *,
+    backend: str | None = None,
+    user_agent: UserAgent = None,
+    trust_remote_code: Trust = False,
+    check_arch: bool = True,
+    refresh: bool = False,
+    build_from_source: str | None = None,
+) -> Request:
+    """Read the settings, and the arguments that the public calls share (see ``get_kernel``).
+
+    Raises:
+        LockError, NotLockedError: ``KERNELS_LOCK`` names a lock that cannot be read.
+        SettingsError: a variable that cannot be read.
+        UsageError: an argument that cannot be meant.
+    """
+    settings = read_settings()
+    require_options(
+        trust_remote_code=trust_remote_code,
+        user_agent=user_agent,
+        check_arch=check_arch,
+        refresh=refresh,
+    )
+    return Request(
+        settings=settings,
+        backend=parse_backend(backend),
+        check_arch=check_arch,
+        refresh=refresh,
+        user_agent=user_agent,
+        lock=lock_in_force(settings),
+        build=parse_build(build_from_source),
+        consent=trust_remote_code,
+    )
 
 
 class Found(NamedTuple):

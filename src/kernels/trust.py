@@ -150,16 +150,6 @@ class Trusted(NamedTuple):
     digests: frozenset[str] = frozenset()
 
 
-def trusts_digests(config: Path) -> bool:
-    """Say whether the user trusts any variant by its digest."""
-    return bool(read_trusted(config).digests)
-
-
-def is_trusted_digest(config: Path, digest: str) -> bool:
-    """Say whether the user trusts the variant of that digest."""
-    return digest in read_trusted(config).digests
-
-
 def read_trusted(config: Path) -> Trusted:
     """Read what the user trusts for good.
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kernel_spec.command import say_warning
+from kernels.cli.asking import find_path, locate
 
 GROUP = "kernels.builder"
 # Options of older commands whose values are the builder's policy now.
@@ -35,10 +36,11 @@ def command(ctx: click.Context, /, kernel: str, version: str | None, **options: 
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         say_warning(f"{flags}: the builder's own policy decides, this is ignored")
     check = find_check()
-    path = Path(kernel)
-    local = path.is_dir() and (version, options["revision"]) == (None, None)
-    places = _local(path) if local else _fetched(kernel, version, options["revision"])
-    results = {name: [str(finding) for finding in check(place)] for name, place in places}
+    from kernels.local import variants_at
+
+    path = find_path(kernel, version, options["revision"])
+    places = variants_at(path) if path else dict(_fetch(kernel, version, options["revision"]))
+    results = {name: [str(finding) for finding in check(place)] for name, place in places.items()}
     if options["as_json"]:
         click.echo(json.dumps({"kernel": kernel, "variants": results}, indent=2))
     else:
@@ -67,21 +69,13 @@ def find_check() -> Callable[[Path], Any]:
     return check
 
 
-def _local(path: Path) -> Iterator[tuple[str, Path]]:
-    from kernels.local import find_variants
-
-    yield from (find_variants(path.absolute()) or {path.name: path.absolute()}).items()
-
-
-def _fetched(repo_id: str, version: str | None, revision: str | None) -> Iterator[tuple[str, Path]]:
-    from kernels.asked import parse_ref
-    from kernels.cli.asking import version_of
+def _fetch(repo_id: str, version: str | None, revision: str | None) -> Iterator[tuple[str, Path]]:
     from kernels.install import install
     from kernels.settings import read_settings
-    from kernels.source import locate, offered
+    from kernels.source import offered
     from kernels.store import Store
 
     settings = read_settings()
-    located = locate(parse_ref(repo_id, revision, version_of(version)), settings)
+    located = locate(repo_id, version, revision, settings)
     for name, wanted in offered(located).items():
         yield name, install(Store(settings.cache), wanted, settings.state).path

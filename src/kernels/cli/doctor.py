@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kernels.cli.asking import version_of
+from kernels.cli.asking import find_path, ref_of
 
 if TYPE_CHECKING:
     from kernels.doctor import Diagnosis
@@ -54,15 +53,14 @@ def command(  # noqa: PLR0917 - click's signature
         report = examine(settings)
         click.echo(json.dumps(report, indent=2) if as_json else "\n".join(format_report(report)))
         return
-    from kernels.asked import parse_backend, parse_ref
+    from kernels.asked import parse_backend
     from kernels.doctor import diagnose, diagnose_path
 
     kind = parse_backend(backend)
-    path = Path(kernel)
-    if path.is_dir() and (version, revision) == (None, None):
-        diagnosis = diagnose_path(path.absolute(), kind, kernel)
+    if (path := find_path(kernel, version, revision)) is not None:
+        diagnosis = diagnose_path(path, kind, kernel)
     else:
-        diagnosis = diagnose(parse_ref(kernel, revision, version_of(version)), settings, kind)
+        diagnosis = diagnose(ref_of(kernel, version, revision), settings, kind)
     trial = None
     if launch and diagnosis.advice is None:
         from kernels.trial import try_kernel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernels.cli.asking import version_of
+from kernels.cli.asking import find_path, locate
 
 if TYPE_CHECKING:
     from kernel_spec.metadata import Metadata
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(kernel: str, version: str | None, revision: str | None, as_json: bool) -> None:
     """Show what KERNEL, a repository's id or a path, says of itself."""
-    path = Path(kernel)
-    if path.is_dir() and (version, revision) == (None, None):
-        where, metadata, backends = _read_path(path)
+    if (path := find_path(kernel, version, revision)) is not None:
+        metadata, backends = _read_path(path)
+        where = {"path": kernel}
     else:
-        where, metadata, backends = _read_repository(kernel, revision, version_of(version))
+        commit, metadata, backends = _read_repository(kernel, version, revision)
+        where = {"repo_id": kernel, "revision": commit}
     facts = {
         **where,
         "name": metadata.name,
@@ -62,47 +63,45 @@ _TITLES = {
 }
 
 
-def _read_path(path: Path) -> tuple[dict[str, Any], Metadata, list[str]]:
+def _read_path(path: Path) -> tuple[Metadata, list[str]]:
     from kernels.local import find_variants, verify_local
     from kernels.system import detect
 
-    places = find_variants(path.absolute())
+    places = find_variants(path)
     if places is None:
-        metadata = verify_local(path.absolute()).metadata
-        return {"path": str(path)}, metadata, [metadata.backend.value]
+        metadata = verify_local(path).metadata
+        return metadata, [metadata.backend.value]
     name = _preferred(detect(), list(places))
-    return {"path": str(path)}, verify_local(places[name]).metadata, _backends(places)
+    return verify_local(places[name]).metadata, _backends(places)
 
 
 def _read_repository(
-    repo_id: str, revision: str | None, version: int | str | None
-) -> tuple[dict[str, Any], Metadata, list[str]]:
+    repo_id: str, version: str | None, revision: str | None
+) -> tuple[str, Metadata, list[str]]:
     from kernel_spec.metadata import parse_metadata
-    from kernels.asked import parse_ref
     from kernels.errors import NotAKernelError
     from kernels.fetch import fetch_metadata
     from kernels.importer import VariantDir
     from kernels.settings import read_settings
-    from kernels.source import locate, offered
+    from kernels.source import offered
     from kernels.store import Store
     from kernels.system import detect
     from kernels.verify import find_installed
 
     settings = read_settings()
-    located = locate(parse_ref(repo_id, revision, version), settings)
+    located = locate(repo_id, version, revision, settings)
     variants = offered(located)
-    where = {"repo_id": repo_id, "revision": located.commit}
     if not variants:
         raise NotAKernelError(Path(repo_id), f"{located.ref} has no build variants.")
     name = _preferred(detect(), list(variants))
     wanted = variants[name]
     installed = find_installed(Store(settings.cache), wanted.files, settings.state)
     if isinstance(installed, VariantDir):
-        return where, installed.metadata, _backends(variants)
+        return located.commit, installed.metadata, _backends(variants)
     data = fetch_metadata(wanted)
     if data is None:
         raise NotAKernelError(Path(repo_id), f"{wanted} has no metadata.json.")
-    return where, parse_metadata(data), _backends(variants)
+    return located.commit, parse_metadata(data), _backends(variants)
 
 
 def _preferred(system: Any, names: list[str]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kernel_spec.command import say_error, say_warning
+from kernels.cli.asking import locate
 
 if TYPE_CHECKING:
     from kernels.source import Located
@@ -54,18 +55,16 @@ def command(  # noqa: PLR0917 - click's signature
     """
     from kernel_spec.errors import KernelError, VariantNameError
     from kernel_spec.variant import parse_variant
-    from kernels.asked import parse_ref
-    from kernels.cli.asking import version_of
     from kernels.install import install
     from kernels.settings import read_settings
-    from kernels.source import locate, offered
+    from kernels.source import offered
     from kernels.store import Store
     from kernels.wheel import WheelTags, write_wheel
 
     if (version is None) is (revision is None):
         raise click.UsageError("give a VERSION or a --revision")
     settings = read_settings()
-    located = locate(parse_ref(repo_id, revision, version_of(version)), settings, refresh=True)
+    located = locate(repo_id, version, revision, settings, refresh=True)
     variants = offered(located)
     if unknown := sorted(set(only) - set(variants)):
         known = ", ".join(variants) or "none"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from kernel_spec.command import say_error
+from kernels.cli.asking import find_path, locate
 
 
 class _Result(NamedTuple):
@@ -33,8 +34,7 @@ def command(
     lists; a project with a kernels.lock: each variant in the cache with the lock; or any other path of
     a kernel: each variant with its own metadata. Exits with 1 where one differs or none is here.
     """
-    path = Path(kernel)
-    if path.is_dir() and (version, revision) == (None, None):
+    if (path := find_path(kernel, version, revision)) is not None:
         locked = (path / "kernels.lock").is_file()
         results = list(_verify_lock(path) if locked else _verify_path(path))
     else:
@@ -58,9 +58,9 @@ def command(
 def _verify_path(path: Path) -> Iterator[_Result]:
     from kernel_spec.errors import KernelError
     from kernels.importer import read_variant
-    from kernels.local import find_variants
+    from kernels.local import variants_at
 
-    for name, place in (find_variants(path.absolute()) or {path.name: path.absolute()}).items():
+    for name, place in variants_at(path).items():
         try:
             variant = read_variant(place)
         except KernelError as err:
@@ -91,15 +91,13 @@ def _verify_lock(project: Path) -> Iterator[_Result]:
 def _verify_repository(
     repo_id: str, version: str | None, revision: str | None
 ) -> Iterator[_Result]:
-    from kernels.asked import parse_ref
-    from kernels.cli.asking import version_of
     from kernels.settings import read_settings
-    from kernels.source import locate, variants_of
+    from kernels.source import variants_of
     from kernels.store import Store, find_digest
 
     settings = read_settings()
     store = Store(settings.cache)
-    located = locate(parse_ref(repo_id, revision, version_of(version)), settings)
+    located = locate(repo_id, version, revision, settings)
     for name, files in variants_of(located.files).items():
         digest = find_digest(store, files)
         place = store.folder("variants") / (digest or "-")

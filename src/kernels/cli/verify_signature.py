@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kernel_spec.command import say_error, say_note
+from kernels.cli.asking import find_path, locate
 
 if TYPE_CHECKING:
+    from kernels.settings import Settings
     from kernels.signature import Testimony
     from kernels.source import Located
 
@@ -48,12 +50,14 @@ def command(  # noqa: PLR0917 - click's signature
     the metadata's bytes. Whose signature it is cannot be checked yet: this client knows no signers. So
     nothing counts as verified, and it exits with 1.
     """
-    path = Path(kernel)
-    if path.is_dir() and (version, revision) == (None, None):
+    from kernels.settings import read_settings
+
+    if (path := find_path(kernel, version, revision)) is not None:
         commit, results = None, list(_examine_path(path))
     else:
-        located = _locate(kernel, version, revision)
-        commit, results = located.commit, list(_examine_published(located, all_variants))
+        settings = read_settings()
+        located = locate(kernel, version, revision, settings)
+        commit, results = located.commit, list(_examine_published(located, settings, all_variants))
     results = [
         result
         for result in results
@@ -77,26 +81,17 @@ def command(  # noqa: PLR0917 - click's signature
     ctx.exit(0 if verified else 1)
 
 
-def _locate(repo_id: str, version: str | None, revision: str | None) -> Located:
-    from kernels.asked import parse_ref
-    from kernels.cli.asking import version_of
-    from kernels.settings import read_settings
-    from kernels.source import locate
-
-    return locate(parse_ref(repo_id, revision, version_of(version)), read_settings())
-
-
-def _examine_published(located: Located, all_variants: bool) -> Iterator[_Result]:
+def _examine_published(
+    located: Located, settings: Settings, all_variants: bool
+) -> Iterator[_Result]:
     from kernel_spec.compat import choose
     from kernel_spec.errors import KernelError
     from kernels.install import install
-    from kernels.settings import read_settings
     from kernels.signature import examine
     from kernels.source import offered
     from kernels.store import Store
     from kernels.system import detect
 
-    settings = read_settings()
     variants = offered(located)
     if not all_variants:
         best = choose(detect(), list(variants))
@@ -113,10 +108,10 @@ def _examine_published(located: Located, all_variants: bool) -> Iterator[_Result
 def _examine_path(path: Path) -> Iterator[_Result]:
     from kernel_spec.errors import KernelError
     from kernels.importer import read_variant
-    from kernels.local import find_variants
+    from kernels.local import variants_at
     from kernels.signature import examine
 
-    for name, place in (find_variants(path.absolute()) or {path.name: path.absolute()}).items():
+    for name, place in variants_at(path).items():
         try:
             yield _Result(name, examine(read_variant(place)), None)
         except KernelError as err:

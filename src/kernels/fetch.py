@@ -13,9 +13,9 @@ from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
 from kernel_spec.wire import TreeFile
 from kernels.errors import HubUnreachableError
-from kernels.hub import BUILD_FOLDER, Hub
+from kernels.hub import BUILD_FOLDER, Sender
 from kernels.single_flight import ask_once
-from kernels.store import Store, read_metadata, write_metadata
+from kernels.store import Store, read_kept, write_kept
 
 # A metadata.json is kept in memory before it is judged; real ones have a few kilobytes.
 METADATA_BYTES = 16 << 20
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
         files: its files, with paths from the variant's root.
     """
 
-    hub: Hub
+    hub: Sender
     repo: RepoId
     commit: str
     variant: str
@@ -61,9 +61,12 @@ def fetch_metadata(wanted: Wanted, store: Store | None = None) -> bytes | None:
     for file in wanted.files:
         if file.path == FILE_NAME:
             if file.size > METADATA_BYTES:
+                origin = wanted.hub.origin_of(
+                    wanted.repo, wanted.commit, _in_repo(wanted, file.path)
+                )
                 raise IntegrityError(
-                    f"{wanted} on {wanted.hub.url}: {FILE_NAME} has {file.size} bytes, expected at "
-                    f"most {METADATA_BYTES}. Publish the kernel again, or ask who runs the hub."
+                    f"{wanted} on {origin.place}: {FILE_NAME} has {file.size} bytes, expected at "
+                    f"most {METADATA_BYTES}. {origin.advice}"
                 )
             return _read_metadata(wanted, file, store)
     return None
@@ -79,19 +82,19 @@ def _read_metadata(wanted: Wanted, file: TreeFile, store: Store | None) -> bytes
         return fetch()
 
     def find() -> bytes | None:
-        data = read_metadata(store, name)
+        data = read_kept(store, "metadata", name)
         return data if data is not None and is_promised(file, data) else None
 
     def ask() -> bytes:
         data = fetch()
-        write_metadata(store, name, data)
+        write_kept(store, "metadata", name, data)
         return data
 
     known = find()
     return ask_once(store, ("metadata", name), find, ask) if known is None else known
 
 
-def again(action: Callable[[], T], hub: Hub) -> T:
+def again(action: Callable[[], T], hub: Sender) -> T:
     """Do something that reads from a hub, and do it anew where that breaks off.
 
     Raises:
@@ -110,13 +113,16 @@ def again(action: Callable[[], T], hub: Hub) -> T:
 
 def read_verified(wanted: Wanted, file: TreeFile) -> Iterator[bytes]:
     """Yield the bytes of a file; raise at the end, or as soon as there are too many, if they differ."""
-    path = f"{BUILD_FOLDER}/{wanted.variant}/{file.path}"
-    whole = file._replace(path=path)
+    whole = file._replace(path=_in_repo(wanted, file.path))
     return read_file(wanted.hub, wanted.repo, wanted.commit, whole, str(wanted))
 
 
+def _in_repo(wanted: Wanted, path: str) -> str:
+    return f"{BUILD_FOLDER}/{wanted.variant}/{path}"
+
+
 def read_file(
-    hub: Hub, repo: RepoId, commit: str, file: TreeFile, what: str | None = None
+    hub: Sender, repo: RepoId, commit: str, file: TreeFile, what: str | None = None
 ) -> Iterator[bytes]:
     """Yield the bytes of a file of a repository, as :func:`read_verified` does."""
     expected = file.sha256 or file.oid
@@ -130,9 +136,10 @@ def read_file(
         yield chunk
     if size != file.size or actual.hexdigest() != expected:
         found = f"more than {file.size}" if size > file.size else str(size)
+        origin = hub.origin_of(repo, commit, file.path)
         raise IntegrityError(
-            f"{hub.url} holds other bytes than its listing promises; nothing was installed:\n"
+            f"{origin.place} holds other bytes than its listing promises; nothing was installed:\n"
             f"  {what or repo}: {file.path}: expected {file.size} bytes with hash {expected}, "
             f"found {found} bytes with hash {actual.hexdigest()}\n"
-            "Publish the kernel again, or ask who runs the hub."
+            f"{origin.advice}"
         )

@@ -22,7 +22,7 @@ from kernels.errors import (
     SettingsError,
     find_obstacle,
 )
-from kernels.hub import BUILD_FOLDER, CHUNK_BYTES
+from kernels.hub import BUILD_FOLDER, CHUNK_BYTES, Origin
 
 
 class FolderHub(NamedTuple):
@@ -68,6 +68,11 @@ class FolderHub(NamedTuple):
         with source:
             while chunk := self._read_chunk(source):
                 yield chunk
+
+    def origin_of(self, repo: RepoId, commit: str, path: str) -> Origin:
+        """See :class:`kernels.hub.Sender`: the file itself."""
+        place = directory.file_path(self.directory, repo, commit, path)
+        return Origin(str(place), "Publish the kernel again, or ask who keeps that folder.")
 
     def read_organization(self, owner: str) -> Organization | None:
         """See :class:`kernels.hub.Hub`: a folder says nothing of owners."""

@@ -10,10 +10,11 @@ other hubs of ``KERNELS_HUB``.
 from __future__ import annotations
 
 import json
+import math
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -37,7 +38,8 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.http_session import Session, ask, errors_of, open_session
+from kernels.http_session import PACKED, Session, ask, errors_of, open_session
+from kernels.hub import Origin
 from kernels.hub_token import read_token
 from kernels.waiting import TooSlowError, Wait
 
@@ -145,6 +147,11 @@ class HttpHub:
             raise
         except errors_of(session) as err:
             raise _unreachable(self.url, url, err) from None
+
+    def origin_of(self, repo: RepoId, commit: str, path: str) -> Origin:
+        """See :class:`kernels.hub.Sender`."""
+        del repo, commit, path
+        return Origin(self.url, "Publish the kernel again, or ask who runs the hub.")
 
     def read_organization(self, owner: str) -> Organization | None:
         """See :class:`kernels.hub.Hub`."""
@@ -288,13 +295,14 @@ class HttpHub:
         agent = format_user_agent(
             self.user_agent, detect() if self.telemetry else None, telemetry=self.telemetry
         )
+        headers = {"user-agent": agent, "accept-encoding": PACKED}
         # Not huggingface_hub's build_hf_headers: to describe this machine, that asks the hub of
         # HF_ENDPOINT first.
         if self.credentials:
-            packed = b64encode(unquote_to_bytes(self.credentials)).decode()
-            return {"user-agent": agent, "authorization": f"Basic {packed}"}
+            joined = b64encode(unquote_to_bytes(self.credentials)).decode()
+            return headers | {"authorization": f"Basic {joined}"}
         token = read_token(self.url) if self.send_token else None
-        return {"user-agent": agent} | ({"authorization": f"Bearer {token}"} if token else {})
+        return headers | ({"authorization": f"Bearer {token}"} if token else {})
 
 
 def _wait() -> Wait:
@@ -383,10 +391,11 @@ def _seconds(text: str | None) -> float | None:
     """Read ``Retry-After``: seconds, or the date to wait for (RFC 9110, 10.2.3); None where it is neither."""
     if text is None:
         return None
-    try:
-        return max(float(text), 0.0)
-    except ValueError:
-        from email.utils import parsedate_to_datetime
+    with suppress(ValueError):
+        seconds = float(text)
+        # What is no number at all is one to Python, and no pause.
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    from email.utils import parsedate_to_datetime
 
     try:
         return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)

@@ -25,7 +25,7 @@ from kernel_spec.names import parse_safe_path
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError, HubUnreachableError
 from kernels.fetch import Wanted, again, read_verified
-from kernels.hub import Hub
+from kernels.hub import Sender
 from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
 from kernels.in_use import MANIFEST_NAME, mark_used
 from kernels.log import logger
@@ -269,7 +269,7 @@ def _fetch_file(
 def receive(
     read: Callable[[], Sequence[bytes] | Iterator[bytes]],
     path: Path,
-    hub: Hub,
+    hub: Sender,
     *,
     executable: bool = False,
     advance: Advance | None = None,

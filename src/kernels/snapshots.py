@@ -25,7 +25,7 @@ from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import COMMIT, RepoId
 from kernel_spec.wire import Organization, Ref, Refs, TreeFile
 from kernels.errors import CacheError, HubUnreachableError, RepoNotFoundError
-from kernels.hub import BUILD_FOLDER, CHUNK_BYTES
+from kernels.hub import BUILD_FOLDER, CHUNK_BYTES, Origin
 
 _ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
 
@@ -83,7 +83,7 @@ class SnapshotHub(NamedTuple):
 
     def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
         """See :class:`kernels.hub.Hub`."""
-        path = self._folder(repo) / "snapshots" / commit / file.path
+        path = self._place(repo, commit, file.path)
         try:
             with open_plain(path) as source:
                 while chunk := source.read(CHUNK_BYTES):
@@ -91,6 +91,12 @@ class SnapshotHub(NamedTuple):
         except OSError as err:
             advice = "Let this user read it, or load the kernel once with the network on."
             raise CacheError(path, err, advice=advice) from None
+
+    def origin_of(self, repo: RepoId, commit: str, path: str) -> Origin:
+        """See :class:`kernels.hub.Sender`: the file itself, below ``blobs``."""
+        place = self._place(repo, commit, path).resolve()
+        advice = "Remove that file, and load the kernel once with the network on."
+        return Origin(f"{place}, in the cache of the published client,", advice)
 
     def read_organization(self, owner: str) -> Organization | None:
         """See :class:`kernels.hub.Hub`: a cache cannot tell."""
@@ -123,6 +129,9 @@ class SnapshotHub(NamedTuple):
                 except (OSError, FormatError):
                     continue
         return found
+
+    def _place(self, repo: RepoId, commit: str, path: str) -> Path:
+        return self._folder(repo) / "snapshots" / commit / path
 
     def _folder(self, repo: RepoId) -> Path:
         folder = self.cache / f"kernels--{repo.owner}--{repo.name}"

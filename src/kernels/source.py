@@ -30,9 +30,9 @@ from kernels.revision import KernelRef, choose_commit
 from kernels.settings import Settings, hubs_of
 from kernels.store import (
     Store,
-    read_status,
+    read_kept,
     read_tree,
-    write_status,
+    write_kept,
     write_tree,
 )
 
@@ -362,12 +362,12 @@ def _read_redirect(located: Located, settings: Settings) -> Redirect | None:
     repo, store = located.ref.repo, Store(settings.cache)
     if file.size > STATUS_BYTES:
         raise RedirectError(str(repo), f"{repo}: {STATUS_NAME} has {file.size} bytes.")
-    data = read_status(store, file)
+    data = read_kept(store, "status", file.sha256 or file.oid)
     if data is None or not is_promised(file, data):
         if reach(located.hub, repo, settings).offline and not located.on_disk:
             raise _not_cached(located.ref, settings)
         data = b"".join(read_file(located.hub, repo, located.commit, file))
-        write_status(store, file, data)
+        write_kept(store, "status", file.sha256 or file.oid, data)
     try:
         return parse_status(data)
     except FormatError as err:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_spec.document import UNREADABLE, naming, read_plain
-from kernel_spec.names import RepoId
+from kernel_spec.names import SHA256, RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
 FOLDER = "store-v1"
@@ -174,41 +174,25 @@ def write_sources(
 
 def find_built(store: Store, key: str) -> str | None:
     """Return the digest of the variant that was built from sources under a key, or None."""
-    try:
-        return _as_digest(read_plain(store.folder("built") / key).decode("ascii"))
-    except UNREADABLE:
-        return None
+    return _as_digest(read_kept(store, "built", key))
 
 
 def write_built(store: Store, key: str, digest: str) -> None:
     """Remember what was built from sources; an unwritable cache goes without."""
-    _try_write(store.folder("built") / key, f"{digest}\n".encode())
+    write_kept(store, "built", key, f"{digest}\n".encode())
 
 
-def read_status(store: Store, file: TreeFile) -> bytes | None:
-    """Return the remembered bytes of a ``kernel-status.toml``, or None."""
+def read_kept(store: Store, folder: str, name: str) -> bytes | None:
+    """Return the bytes of a document that is kept under one name in a folder, unverified, or None."""
     try:
-        return read_plain(store.folder("status") / (file.sha256 or file.oid))
+        return read_plain(store.folder(folder) / name)
     except UNREADABLE:
         return None
 
 
-def write_status(store: Store, file: TreeFile, data: bytes) -> None:
-    """Remember the bytes of a ``kernel-status.toml``; an unwritable cache goes without."""
-    _try_write(store.folder("status") / (file.sha256 or file.oid), data)
-
-
-def read_metadata(store: Store, name: str) -> bytes | None:
-    """Return the remembered bytes of a ``metadata.json``, unverified, or None."""
-    try:
-        return read_plain(store.folder("metadata") / name)
-    except UNREADABLE:
-        return None
-
-
-def write_metadata(store: Store, name: str, data: bytes) -> None:
-    """Remember the bytes of a ``metadata.json`` by their hash; an unwritable cache goes without."""
-    _try_write(store.folder("metadata") / name, data)
+def write_kept(store: Store, folder: str, name: str, data: bytes) -> None:
+    """Keep the bytes of a document under one name; an unwritable cache goes without."""
+    _try_write(store.folder(folder) / name, data)
 
 
 def find_cached_commits(store: Store, hub_url: str, repo: RepoId, prefix: str) -> list[str]:
@@ -229,21 +213,18 @@ def find_digest(store: Store, files: Sequence[TreeFile]) -> str | None:
         from kernel_spec.digest import variant_digest
 
         return variant_digest(known)
-    try:
-        return _as_digest(read_plain(store.folder("index") / listing_key(files)).decode("ascii"))
-    except UNREADABLE:
-        return None
+    return _as_digest(read_kept(store, "index", listing_key(files)))
 
 
-def _as_digest(text: str) -> str | None:
-    digest = text.strip()
-    return digest if len(digest) == 64 and digest.isalnum() else None
+def _as_digest(data: bytes | None) -> str | None:
+    digest = (data or b"").decode("ascii", "replace").strip()
+    return digest if SHA256.fullmatch(digest) else None
 
 
 def write_index(store: Store, files: Sequence[TreeFile], digest: str) -> None:
     """Remember the digest of a listing whose hashes are not all sha256."""
     if any(file.sha256 is None for file in files):
-        _try_write(store.folder("index") / listing_key(files), f"{digest}\n".encode())
+        write_kept(store, "index", listing_key(files), f"{digest}\n".encode())
 
 
 def listing_key(files: Sequence[TreeFile]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +12,11 @@ from kernel_spec.directory import DirectoryHub
 from kernel_spec.document import naming
 from kernel_spec.errors import IntegrityError
 from kernel_spec.names import RepoId
-from kernel_spec.wire import Organization, Ref, Refs, TreeFile
+from kernel_spec.wire import Ref, Refs, TreeFile
 from kernels.bundle.archive import Bundle, Packed, read_member, snapshot_path, verify_files
 from kernels.errors import BundleError
 from kernels.fetch import Wanted
+from kernels.hub import Origin
 from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.settings import Settings, hubs_of
@@ -32,7 +33,7 @@ class Delivered(NamedTuple):
     variant: VariantDir
 
 
-class _BundleHub(NamedTuple):
+class _Member(NamedTuple):
     """One kernel of a bundle in the place of the hub that it came from."""
 
     url: str
@@ -40,49 +41,15 @@ class _BundleHub(NamedTuple):
     kernel: Packed
     is_directory: bool = True
 
-    def read_refs(self, repo: RepoId) -> Refs:
-        """See :class:`kernels.hub.Hub`."""
-        del repo
-        commit = self.kernel.commit
-        return Refs(
-            tuple(Ref(name, commit) for name in self.kernel.branches),
-            tuple(Ref(name, commit) for name in self.kernel.tags),
-        )
-
-    def read_tree(self, repo: RepoId, commit: str, below: str = "") -> tuple[TreeFile, ...]:
-        """See :class:`kernels.hub.Hub`."""
-        del repo, commit
-        return tuple(file for file in self.kernel.files if file.path.startswith(below))
-
-    def find_commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
-        """See :class:`kernels.hub.Hub`."""
-        del repo
-        return (self.kernel.commit,) if self.kernel.commit.startswith(revision) else ()
-
     def read_chunks(self, repo: RepoId, commit: str, file: TreeFile) -> Iterator[bytes]:
-        """See :class:`kernels.hub.Hub`."""
+        """See :class:`kernels.hub.Sender`."""
         del repo, commit
         return read_member(self.bundle, snapshot_path(self.kernel, file.path))
 
-    def read_organization(self, owner: str) -> Organization | None:
-        """See :class:`kernels.hub.Hub`: a file says nothing of owners."""
-        del owner
-        return None
-
-    def stamp(self, repo: RepoId) -> tuple[int, ...] | None:
-        """See :class:`kernels.hub.Hub`."""
-        del repo
-        return None
-
-    def find_similar(self, repo: RepoId) -> tuple[str, ...]:
-        """See :class:`kernels.hub.Hub`."""
-        del repo
-        return ()
-
-    def has_model(self, repo: RepoId) -> bool:
-        """See :class:`kernels.hub.Hub`."""
-        del repo
-        return False
+    def origin_of(self, repo: RepoId, commit: str, path: str) -> Origin:
+        """See :class:`kernels.hub.Sender`."""
+        del repo, commit, path
+        return Origin(str(self.bundle.path), "Copy the bundle again, or make it anew.")
 
 
 def require_whole(bundle: Bundle) -> None:
@@ -114,25 +81,25 @@ def install_into_cache(bundle: Bundle, settings: Settings, *, trust: bool) -> li
     store = Store(settings.cache)
     delivered = []
     for kernel in bundle.kernels:
-        hub = _BundleHub(urls[kernel.repo], bundle, kernel)
-        known = read_tree(store, hub.url, kernel.repo, kernel.commit)
+        url = urls[kernel.repo]
+        known = read_tree(store, url, kernel.repo, kernel.commit)
         if known is not None and _hashes(known) != _hashes(kernel.files):
             raise IntegrityError(
-                f"{kernel.repo}: the cache {settings.cache} knows commit {kernel.commit} of {hub.url} "
+                f"{kernel.repo}: the cache {settings.cache} knows commit {kernel.commit} of {url} "
                 f"with other files than {bundle.path} has; one of them is forged"
             )
         for name in kernel.variants:
             wanted = Wanted(
-                hub=hub,
+                hub=_Member(url, bundle, kernel),
                 repo=kernel.repo,
                 commit=kernel.commit,
                 variant=name,
                 files=variants_of(kernel.files)[name],
             )
-            delivered.append(Delivered(kernel, hub.url, install(store, wanted, settings.state)))
+            delivered.append(Delivered(kernel, url, install(store, wanted, settings.state)))
         if known is None:
-            write_tree(store, hub.url, kernel.repo, kernel.commit, kernel.files)
-        _remember(store, hub, bundle.path.stat().st_mtime)
+            write_tree(store, url, kernel.repo, kernel.commit, kernel.files)
+        _remember(store, url, kernel, bundle.path.stat().st_mtime)
     if trust:
         digests = {one.variant.digest for one in delivered}
         with editing_trusted(settings.config) as trusted:
@@ -156,19 +123,20 @@ def _hub_of(kernel: Packed, settings: Settings) -> str:
     return kernel.hub if kernel.hub in urls else urls[0]
 
 
-def _remember(store: Store, hub: _BundleHub, made: float) -> None:
+def _remember(store: Store, url: str, kernel: Packed, made: float) -> None:
     """Add the branches and tags of a kernel to the record of its repository."""
-    repo = hub.kernel.repo
-    record = read_record(store, hub.url, repo) or Record(checked=made, refs=None)
+    record = read_record(store, url, kernel.repo) or Record(checked=made, refs=None)
     before = record.refs or Refs((), ())
-    new = hub.read_refs(repo)
-    refs = Refs(_merge(before.branches, new.branches), _merge(before.tags, new.tags))
-    write_record(store, hub.url, repo, record._replace(refs=refs))
+    refs = Refs(
+        _merge(before.branches, kernel.branches, kernel.commit),
+        _merge(before.tags, kernel.tags, kernel.commit),
+    )
+    write_record(store, url, kernel.repo, record._replace(refs=refs))
 
 
-def _merge(before: tuple[Ref, ...], new: tuple[Ref, ...]) -> tuple[Ref, ...]:
-    names = {ref.name: ref for ref in (*before, *new)}
-    return tuple(names[name] for name in sorted(names))
+def _merge(before: tuple[Ref, ...], names: Iterable[str], commit: str) -> tuple[Ref, ...]:
+    commits = dict(before) | dict.fromkeys(names, commit)
+    return tuple(Ref(name, commits[name]) for name in sorted(commits))
 
 
 def install_into_hub(bundle: Bundle, root: Path) -> list[tuple[Packed, str]]:

@@ -62,8 +62,14 @@ def test_a_changed_blob_is_refused_and_the_snapshot_never_written(repo):
     for blob in (repo / "blobs").iterdir():
         if blob.read_bytes().startswith(b"VALUE"):
             blob.write_text("VALUE = 9\n")
-    with pytest.raises(IntegrityError, match=r"__init__\.py"):
+            changed = blob
+    with pytest.raises(IntegrityError, match=r"__init__\.py") as caught:
         kernels.get_kernel("acme/toy")
+    assert f"{changed}, in the cache of the published client, holds other bytes" in str(
+        caught.value
+    )
+    assert "Remove that file, and load the kernel once with the network on." in str(caught.value)
+    assert "hub.corp" not in str(caught.value)
     assert sorted(path for path in repo.rglob("*")) == before
 
 

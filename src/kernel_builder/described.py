@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from kernel_builder.proof import remove_proof
 from kernel_spec.digest import digest_tree
 from kernel_spec.errors import MetadataError
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata, parse_metadata
+from kernel_spec.whole_file import write_whole
 
 
 def write_digest(variant: Path) -> bool:
@@ -46,18 +44,10 @@ def write_metadata(variant: Path, metadata: Metadata) -> None:
         StorageError: it cannot be written.
     """
     place = variant / FILE_NAME
-    name = None
     try:
         # Beside the variant: whoever hashes it meanwhile finds no file too many.
-        handle, name = tempfile.mkstemp(dir=variant.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(format_metadata(metadata))
-        Path(name).chmod(0o644)
-        Path(name).replace(place)
+        write_whole(place, format_metadata(metadata), beside=variant.parent)
     except OSError as err:
-        if name is not None:
-            with suppress(OSError):
-                Path(name).unlink()
         raise StorageError(
             f"{place}: cannot be written: {err.strerror}; make it writable for this user"
         ) from err

@@ -16,7 +16,6 @@ Keys are sorted and nothing in it depends on who writes it, so equal inputs give
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +24,7 @@ from typing import Any
 
 from kernel_builder.errors import LockError
 from kernel_spec.document import write_json
+from kernel_spec.whole_file import write_whole
 
 FILE_NAME = "kernel-builder.lock"
 FORMAT = 1
@@ -157,11 +157,7 @@ def find_lock(project: Path) -> dict[str, dict[str, Any]] | None:
 def write_lock(project: Path, inputs: Inputs) -> Path:
     """Write the lock of a project, whole or not at all."""
     place = project / FILE_NAME
-    with tempfile.NamedTemporaryFile(dir=project, prefix=".new-", delete=False) as stream:
-        stream.write(format_lock(inputs))
-    made = Path(stream.name)
-    made.chmod(0o644)
-    made.replace(place)
+    write_whole(place, format_lock(inputs))
     return place
 
 

@@ -12,12 +12,13 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kernel_spec.whole_file import write_whole
 
 # Raise it when equal keys might mean other objects.
 GENERATOR = 2
@@ -191,6 +192,4 @@ def _object_path(cache: ObjectCache, digest: str) -> Path:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as stream:
-        stream.write(data)
-    Path(stream.name).replace(path)
+    write_whole(path, data, lasting=False)

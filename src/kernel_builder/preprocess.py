@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from kernel_builder.registrations import (
 )
 from kernel_builder.settings import Settings
 from kernel_builder.units import CompileUnit
+from kernel_spec.whole_file import write_whole
 
 # Raise it when the same sources would be read otherwise.
 GENERATOR = 1
@@ -94,8 +94,4 @@ def _find_kept(place: Path) -> Registrations | None:
 
 def _keep(place: Path, found: Registrations) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
-    ) as stream:
-        json.dump(asdict(found), stream)
-    Path(stream.name).replace(place)
+    write_whole(place, json.dumps(asdict(found)).encode(), lasting=False)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from kernel_builder.config.model import FILE_NAME
 from kernel_builder.errors import CommandError
-from kernel_builder.process import run
+from kernel_builder.git import run_git
 from kernel_builder.settings import Settings
 from kernel_builder.sources import SourceSet
 from kernel_spec.metadata import Provenance
 
-_SECONDS = 60
 # What builds leave in a project is no source of it.
 _OWN = (".", ":(exclude)build")
 
@@ -39,20 +38,18 @@ def describe_origin(project: Path, sources: SourceSet, settings: Settings) -> Pr
 
 def find_commit(project: Path, sources: SourceSet, settings: Settings) -> str | None:
     """Return the last commit that changed a project, or None where it is not what is here."""
+
+    def ask(*words: str) -> str:
+        return run_git(*words, "--", *_OWN, settings=settings, place=project).output
+
     try:
-        if _git(project, settings, "status", "--porcelain", "--", *_OWN):
+        if ask("status", "--porcelain"):
             return None
-        tracked = set(_git(project, settings, "ls-files", "-z", "--", *_OWN).split("\0"))
+        tracked = set(ask("ls-files", "-z").split("\0"))
         used = {FILE_NAME, *(file.path for file in (*sources.listed, *sources.extension))}
         if not used <= tracked:
             return None
-        return _git(project, settings, "log", "-1", "--format=%H", "--", *_OWN).strip() or None
+        return ask("log", "-1", "--format=%H").strip() or None
     except CommandError:
         # No git, no repository, or none with a commit.
         return None
-
-
-def _git(project: Path, settings: Settings, *arguments: str) -> str:
-    # A repository's own settings must not start programs.
-    safe = ("git", "-C", str(project), "-c", "core.fsmonitor=false", "-c", "core.quotepath=false")
-    return run([*safe, *arguments], variables=settings.variables, timeout=_SECONDS).output

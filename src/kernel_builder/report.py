@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +14,7 @@ from kernel_builder.planned import SkippedBackend
 from kernel_builder.progress import format_bytes
 from kernel_builder.toolchain.meter import Figures
 from kernel_spec.errors import KernelError
+from kernel_spec.whole_file import write_whole
 
 
 class Outcome(StrEnum):
@@ -212,12 +212,7 @@ def write_report(report: Report, place: Path) -> None:
         sys.stdout.write(text)
         return
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
-        ) as stream:
-            stream.write(text)
-        Path(stream.name).chmod(0o644)
-        Path(stream.name).replace(place)
+        write_whole(place, text.encode())
     except OSError as err:
         raise StorageError(
             f"{place}: {err.strerror}; name a file in a directory that is there and can be written"

@@ -6,12 +6,14 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kernel_builder.config import check
+from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_builder.config.table import find_close
 from kernel_builder.errors import CommandError, ScaffoldError
-from kernel_builder.process import run
+from kernel_builder.git import run_git
 from kernel_builder.settings import Settings
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import FormatError
@@ -220,7 +222,7 @@ def _sources(project: NewProject, kind: BackendKind) -> Mapping[str, str]:
 
 
 def _extension(project: NewProject) -> str:
-    return "tvm-ffi-ext" if project.framework == "tvm-ffi" else "torch-ext"
+    return TVM_FFI_EXTENSION if project.framework == "tvm-ffi" else TORCH_EXTENSION
 
 
 def _places(project: NewProject) -> dict[str, str]:
@@ -317,16 +319,11 @@ def start_repository(target: Path, files: Iterable[str], settings: Settings) -> 
         What was done, or why nothing was: there is no git, or the place is in a repository.
     """
     try:
-        inside = run(
-            ["git", "rev-parse", "--is-inside-work-tree"],
-            cwd=target,
-            variables=settings.variables,
-            check=False,
-        )
-        if inside.code == 0:
+        git = partial(run_git, settings=settings, place=target)
+        if git("rev-parse", "--is-inside-work-tree", check=False).code == 0:
             return "git: the project lies in a repository already; add its files to that"
-        run(["git", "init", "--quiet"], cwd=target, variables=settings.variables)
-        run(["git", "add", "--", *files], cwd=target, variables=settings.variables)
+        git("init", "--quiet")
+        git("add", "--", *files)
     except CommandError as err:
         return f"git: no repository was made ({str(err).splitlines()[0]})"
     return "git: a new repository; commit when you like, so that builds name the commit"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from kernel_builder.proof import without_proof
 from kernel_builder.settings import Settings
 from kernel_spec.digest import variant_digest
 from kernel_spec.metadata import FILE_NAME, Provenance
+from kernel_spec.whole_file import write_whole
 
 # Raise it when the same inputs would give another variant.
 GENERATOR = 1
@@ -96,9 +96,4 @@ def find_record(place: Path) -> Record | None:
 def write_record(place: Path, record: Record) -> None:
     """Write a record, whole or not at all."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"inputs": record.inputs, "digest": record.digest})
-    with tempfile.NamedTemporaryFile(
-        "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
-    ) as stream:
-        stream.write(text)
-    Path(stream.name).replace(place)
+    write_whole(place, json.dumps(asdict(record)).encode(), lasting=False)

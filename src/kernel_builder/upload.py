@@ -23,7 +23,7 @@ from kernel_builder.commit_plan import (
 )
 from kernel_builder.config.model import FILE_NAME as BUILD_TOML
 from kernel_builder.errors import CommandError, UploadError
-from kernel_builder.process import run
+from kernel_builder.git import run_git
 from kernel_builder.remote import Remote
 from kernel_builder.settings import Settings
 from kernel_builder.sources import find_strays, read_sources
@@ -193,16 +193,12 @@ def refuse_dirty(project: Path, settings: Settings) -> None:
     Raises:
         UploadError: naming the first few of them.
     """
-    git = ("git", "-C", str(project), "-c", "core.fsmonitor=false")
     try:
-        run([*git, "rev-parse", "--is-inside-work-tree"], variables=settings.variables, timeout=30)
+        run_git("rev-parse", "--is-inside-work-tree", settings=settings, place=project)
     except CommandError:
         return
-    status = run(
-        [*git, "status", "--porcelain", "--", ".", ":(exclude)build"],
-        variables=settings.variables,
-        timeout=60,
-    )
+    words = ("status", "--porcelain", "--", ".", ":(exclude)build")
+    status = run_git(*words, settings=settings, place=project)
     changed = [line[3:] for line in status.output.splitlines()]
     if changed:
         shown = ", ".join(changed[:5]) + (", …" if len(changed) > 5 else "")

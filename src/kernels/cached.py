@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
+from kernel_spec.whole_file import is_temporary
 from kernels.errors import CacheError
 from kernels.install import find_leftovers
 from kernels.source import variants_of
@@ -20,7 +21,6 @@ from kernels.store import (
     LEFTOVER_SECONDS,
     Store,
     find_digest,
-    is_temporary,
     read_record_file,
     read_tree_file,
 )

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernel_spec.document import UNREADABLE, naming, read_plain
+from kernel_spec import whole_file
+from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.names import SHA256, RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 
@@ -41,7 +41,6 @@ LEFTOVER_SECONDS = 600.0
 
 _RECORD_FORMAT = 1
 _TREE_FORMAT = 1
-_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 
 class Store(NamedTuple):
@@ -236,7 +235,7 @@ def listing_key(files: Sequence[TreeFile]) -> str:
 
 
 def write_whole(path: Path, data: bytes, *, lasting: bool = True) -> None:
-    """Write a file so that it appears whole or not at all.
+    """Write a file of the cache so that it appears whole or not at all; its folder is made.
 
     Args:
         path: the file.
@@ -246,26 +245,8 @@ def write_whole(path: Path, data: bytes, *, lasting: bool = True) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    import tempfile
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with naming(path), os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            if lasting:
-                os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def is_temporary(name: str) -> bool:
-    """Say whether :func:`write_whole` calls a file so while it is not whole."""
-    return _TEMPORARY.fullmatch(name) is not None
+    whole_file.write_whole(path, data, lasting=lasting)
 
 
 def _try_write(path: Path, data: bytes) -> None:
@@ -279,7 +260,7 @@ def _try_write(path: Path, data: bytes) -> None:
 def _sweep_beside(path: Path) -> None:
     """Remove what killed processes left beside a document that was just written."""
     with os.scandir(path.parent) as entries:
-        leftovers = [entry for entry in entries if is_temporary(entry.name)]
+        leftovers = [entry for entry in entries if whole_file.is_temporary(entry.name)]
     for entry in leftovers:
         if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS:
             Path(entry.path).unlink(missing_ok=True)

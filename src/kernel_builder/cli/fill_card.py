@@ -17,27 +17,15 @@ def fill_card(directory: Path, out: Path | None, repo_id: str | None) -> None:
     """Fill in DIR/CARD.md as upload does, and write it to OUT (the terminal)."""
     from kernel_builder.card import fill_card as fill
     from kernel_builder.config.read import find_project
+    from kernel_builder.errors import ProjectError
+    from kernel_spec.whole_file import write_whole
 
     text = fill(find_project(directory), repo_id=repo_id)
     if out is None:
         click.echo(text, nl=False)
         return
-    _write(out, text)
-    click.echo(str(out))
-
-
-def _write(out: Path, text: str) -> None:
-    import tempfile
-
-    from kernel_builder.errors import ProjectError
-
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=out.parent, prefix=".new-", delete=False, encoding="utf-8"
-        ) as stream:
-            stream.write(text)
-        made = Path(stream.name)
-        made.chmod(0o644)
-        made.replace(out)
+        write_whole(out, text.encode())
     except OSError as err:
         raise ProjectError(f"{out}: cannot be written ({err.strerror})") from err
+    click.echo(str(out))

@@ -63,18 +63,13 @@ def _agreed(file: Path) -> bool:
 
 def _write(file: Path, before: bytes, after: bytes) -> None:
     """Replace a file whole, keeping its mode; a link keeps pointing at it."""
-    import tempfile
-
     from kernel_builder.errors import ProjectError
+    from kernel_spec.whole_file import write_whole
 
     place = file.resolve()
     try:
         if place.read_bytes() != before:
             raise ProjectError(f"{file}: it has changed meanwhile; nothing was written, try again")
-        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".new-", delete=False) as stream:
-            made = Path(stream.name)
-            stream.write(after)
-        made.chmod(place.stat().st_mode & 0o777)
-        made.replace(place)
+        write_whole(place, after, mode=place.stat().st_mode & 0o777)
     except OSError as err:
         raise ProjectError(f"{file}: cannot be written ({err.strerror})") from err

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path
 
 from kernel_builder.toolchain.torch import TorchInstall
+from kernel_spec.whole_file import write_whole
 
 _LIBRARIES = ("libc10.so", "libtorch.so", "libtorch_cpu.so")
 _FOR_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
@@ -34,7 +34,5 @@ def read_exports(torch: TorchInstall, store: Path) -> frozenset[str]:
         facts = read_elf(torch.root / "lib" / library)
         names.update(symbol.name for symbol in facts.symbols if symbol.defined)
     store.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=store, prefix=".new-", delete=False) as stream:
-        stream.write("\n".join(sorted(names)))
-    Path(stream.name).replace(kept)
+    write_whole(kept, "\n".join(sorted(names)).encode(), lasting=False)
     return frozenset(names)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.config.model import Build, TvmFfiFramework
+from kernel_builder.config.model import Build
 from kernel_builder.config.read import read_build
 from kernel_builder.errors import ProjectError, UploadError
 from kernel_spec.names import RepoId, parse_repo_id
@@ -34,8 +34,7 @@ class Interface:
 
 def read_interface(project: Path, build: Build) -> Interface:
     """Read what a kernel offers from the text of its module; nothing is imported."""
-    top = "tvm-ffi-ext" if isinstance(build.framework, TvmFfiFramework) else "torch-ext"
-    module = project / top / build.general.module
+    module = project / build.extension / build.general.module
     names = _public_names(module / "__init__.py")
     layers: tuple[str, ...] = ()
     if "layers" in names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -19,57 +18,48 @@ from kernel_builder.compile_run import (
 )
 from kernel_builder.environment import Environment
 from kernel_builder.errors import LinkError
+from kernel_builder.job import Job
 from kernel_builder.objects import ObjectCache
 from kernel_builder.planned import VariantBuild
 from kernel_builder.recipe import write_recipe
 from kernel_builder.report import FileReport
-from kernel_builder.sandbox import OPEN, Sandbox
-from kernel_builder.settings import Settings
+from kernel_builder.sandbox import Sandbox
 from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
 from kernel_builder.toolchain.meter import read_figures
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Artifact:
-    """The library of a variant.
+    """What compiling a variant gives.
 
     Attributes:
-        library: where it lies.
+        library: where its library lies; None: there is nothing to compile.
         files: what became of each file.
         twin: the same library with the names of its functions, where it is linked without them.
         warnings: what the compiler said of files that it compiled.
         notes: what the author should know of how files are compiled.
     """
 
-    library: Path
-    files: tuple[FileReport, ...]
+    library: Path | None
+    files: tuple[FileReport, ...] = ()
     twin: Path | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
+NOTHING = Artifact(library=None)
+
+
 def compile_variant(
-    project: Path,
-    build: VariantBuild,
-    environment: Environment,
-    *,
-    work: Path,
-    settings: Settings,
-    sandbox: Sandbox = OPEN,
-    jobs: int | None = None,
-    on_step: Callable[[int, int, str], None] | None = None,
+    job: Job, environment: Environment, *, work: Path, sandbox: Sandbox
 ) -> Artifact:
     """Compile and link the library of a variant.
 
     Args:
-        project: the directory of the project.
-        build: the variant.
+        job: the variant.
         environment: what it is built with.
         work: an empty directory for this alone; the compilers' words stay in ``log``.
-        settings: where the object cache is, and the environment of programs.
         sandbox: what keeps the compilers from all that is no input.
-        jobs: how many compilers run at once; None: as many as CPUs and memory allow.
-        on_step: called with the number of steps done, of all, and what was done.
 
     Raises:
         CompileError: with every file that does not compile.
@@ -77,19 +67,14 @@ def compile_variant(
         LinkError: the objects do not link.
         CommandError: Ninja fails of itself.
     """
-    stage = stage_sources(project, build, work)
     run = Run(
-        project=project,
-        build=build,
+        job=job,
         environment=environment,
         work=work,
-        stage=stage,
-        settings=settings,
+        stage=stage_sources(job.project, job.build, work),
         sandbox=sandbox,
-        jobs=jobs,
-        on_step=on_step,
-        cache=ObjectCache(settings.cache / "objects"),
-        ninja=find_ninja(settings),
+        cache=ObjectCache(job.settings.cache / "objects"),
+        ninja=find_ninja(job.settings),
     )
     made, notes = make_objects(run)
     compiled = [each.unit for each in made if each.compiled]
@@ -141,7 +126,7 @@ def _link(run: Run, objects: list[str], *, done: int) -> tuple[Path, Path | None
         said = log.read_text(errors="replace").rstrip()
         raise LinkError(f"the objects do not link\n  {shlex.join(links[library])}\n{said}")
     if finished.code != 0:
-        raise describe_failure(run.project, [], finished, run.environment.cuda)
+        raise describe_failure(run.job.project, [], finished, run.environment.cuda)
     return library, next(iter(twins), None)
 
 

@@ -13,6 +13,7 @@ from kernel_builder.diagnose import CompileFailure, Toolkit, find_hint
 from kernel_builder.environment import Environment
 from kernel_builder.errors import BuilderError, CommandError, CompileError, ToolchainError
 from kernel_builder.inputs import find_foreign, read_system_headers
+from kernel_builder.job import Job
 from kernel_builder.jobs import (
     PEAK_FULL,
     PEAK_NVCC_FULL,
@@ -33,17 +34,23 @@ _STATUS = re.compile(r"\[(\d+)\] (.*)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One compilation of a variant, as :func:`compile_variant` is asked for it."""
+    """One compilation of a variant.
 
-    project: Path
-    build: VariantBuild
+    Attributes:
+        job: the variant.
+        environment: what it is built with.
+        work: the directory of this compilation alone.
+        stage: the copies of the sources in it, where compilers run.
+        sandbox: what keeps them from all that is no input.
+        cache: the objects of earlier compilations.
+        ninja: the program that starts compilers.
+    """
+
+    job: Job
     environment: Environment
     work: Path
     stage: Path
-    settings: Settings
     sandbox: Sandbox
-    jobs: int | None
-    on_step: Callable[[int, int, str], None] | None
     cache: ObjectCache
     ninja: Path
 
@@ -58,21 +65,21 @@ def run_ninja(run: Run, recipe: str, units: list[Unit], *, done: int, total: int
         done, total: how many steps of the compilation were done before, and are to be done in all.
     """
     (run.work / "build.ninja").write_text(recipe, encoding="utf-8")
-    jobs = run.jobs or choose_jobs(_peak(run.build, units))
+    jobs = run.job.jobs or choose_jobs(_peak(run.job.build, units))
     return run_confined(
         [run.ninja, "-f", "../build.ninja", "-j", str(jobs), "-k", "0"],
         sandbox=run.sandbox,
-        view=_view(run.environment, run.ninja, run.cache, run.work, run.settings),
+        view=_view(run),
         cwd=run.stage,
-        variables={**run.settings.variables, "NINJA_STATUS": "[%f] "},
-        on_line=_status_reader(run.on_step, done, total),
+        variables={**run.job.settings.variables, "NINJA_STATUS": "[%f] "},
+        on_line=_status_reader(run.job.on_step, done, total),
         check=False,
     )
 
 
 def describe_links(run: Run, objects: list[str]) -> dict[Path, tuple[str, ...]]:
     """Return the command that makes each library of a compilation out of objects."""
-    return compose_links(run.build, run.environment, objects, run.work / "out")
+    return compose_links(run.job.build, run.environment, objects, run.work / "out")
 
 
 def _peak(build: VariantBuild, units: list[Unit]) -> int:
@@ -84,25 +91,23 @@ def _peak(build: VariantBuild, units: list[Unit]) -> int:
 
 
 def _status_reader(
-    on_step: Callable[[int, int, str], None] | None, done: int, total: int
+    on_step: Callable[[int, int, str], None], done: int, total: int
 ) -> Callable[[str], None]:
     def read_status(line: str) -> None:
         match = _STATUS.fullmatch(line)
-        if match is not None and on_step is not None:
+        if match is not None:
             on_step(done + int(match[1]), total, match[2])
 
     return read_status
 
 
-def _view(
-    environment: Environment, ninja: Path, cache: ObjectCache, work: Path, settings: Settings
-) -> View:
+def _view(run: Run) -> View:
     """Return what compilers and the linker see besides the system."""
-    toolchain, cuda = environment.toolchain, environment.cuda
-    kit = environment.kit
+    environment, settings = run.environment, run.job.settings
+    toolchain, cuda, kit = environment.toolchain, environment.cuda, environment.kit
     readable = [
-        ninja,
-        cache.root,
+        run.ninja,
+        run.cache.root,
         *_input_roots(environment),
         kit.system,
         kit.framework,
@@ -116,7 +121,7 @@ def _view(
     readable += toolchain.files.values()
     readable += [] if cuda is None else [cuda.root, cuda.cudart, *cuda.outside]
     readable += [] if environment.meter is None else [environment.meter]
-    return View(readable=tuple(path for path in readable if path.exists()), writable=(work,))
+    return View(readable=tuple(path for path in readable if path.exists()), writable=(run.work,))
 
 
 def _input_roots(environment: Environment) -> list[Path]:
@@ -130,14 +135,13 @@ def _input_roots(environment: Environment) -> list[Path]:
     return roots if environment.cuda_headers is None else [*roots, environment.cuda_headers]
 
 
-def find_undeclared(
-    units: list[Unit], environment: Environment, stage: Path, settings: Settings
-) -> dict[str, tuple[str, ...]]:
+def find_undeclared(run: Run, units: list[Unit]) -> dict[str, tuple[str, ...]]:
     """Return, by source, the headers that were read and are no input of the build."""
+    environment, stage = run.environment, run.stage
     built = [unit for unit in units if unit.built.is_file()]
     if not built:
         return {}
-    system = read_system_headers(environment.toolchain, variables=settings.variables)
+    system = read_system_headers(environment.toolchain, variables=run.job.settings.variables)
     roots = [stage, stage.parent / "gen", *_input_roots(environment)]
     shared = environment.cuda is not None and environment.cuda.shares_include
     found = {}

@@ -7,10 +7,11 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from kernel_builder.archs import parse_capability, sort_capabilities
 from kernel_builder.check.variant import check_variant
-from kernel_builder.compile import Artifact, compile_variant
+from kernel_builder.compile import NOTHING, compile_variant
 from kernel_builder.depends import describe_depends
 from kernel_builder.environment import Environment, prepare_environment
 from kernel_builder.errors import CheckError, ProjectError
@@ -25,10 +26,11 @@ from kernel_builder.package import (
 )
 from kernel_builder.planned import VariantBuild
 from kernel_builder.report import Outcome, VariantReport
-from kernel_builder.sandbox import Sandbox, choose_sandbox
+from kernel_builder.sandbox import choose_sandbox
 from kernel_builder.state import Record, digest_directory, write_record
 from kernel_builder.toolchain.cuda import describe_toolkit
 from kernel_builder.tvm_ffi_check import check_functions
+from kernel_spec.backend import BackendKind
 from kernel_spec.binary import read_device_code
 
 
@@ -46,25 +48,18 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
     job.begin(job.name)
     sandbox = choose_sandbox(job.settings)
     scratch = _begin_run(job)
-    environment = None
+    environment, artifact = None, NOTHING
     if job.build.units:
         environment = prepare_environment(job.build, job.settings, on_fetch=job.on_fetch)
-    artifact = None if environment is None else _compile(job, environment, scratch, sandbox)
+        artifact = compile_variant(job, environment, work=scratch, sandbox=sandbox)
     made = scratch / "variant" / job.name
     write_variant(
         job.project,
         job.build,
-        artifact.library if artifact else None,
+        artifact.library,
         provenance=job.provenance,
         target=made,
-        extension={
-            **describe_depends(
-                environment.depends if environment else (),
-                tvm_ffi=job.build.tvm_ffi is not None,
-            ),
-            **describe_toolkit(environment.cuda if environment else None),
-            **describe_testing(job.build),
-        },
+        extension=_describe_contents(job.build, environment),
     )
     _refuse_mixture(job, scratch / "src", made)
     findings = check_variant(made)
@@ -80,7 +75,7 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
             job.build,
             environment,
             stage=scratch / "src",
-            twin=artifact.twin if artifact else None,
+            twin=artifact.twin,
             settings=job.settings,
             sandbox=sandbox,
         )
@@ -94,17 +89,20 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
         seconds=time.monotonic() - start,
         path=job.target,
         size=size,
-        files=artifact.files if artifact else (),
-        archs=_read_archs(artifact.library)
-        if artifact and environment and environment.cuda
-        else (),
-        warnings=(*(artifact.warnings if artifact else ()), *unproved),
-        notes=(
-            sandbox.note,
-            *(artifact.notes if artifact else ()),
-            *_describe_left_out(job.build, environment),
-        ),
+        files=artifact.files,
+        archs=_read_archs(job.build, artifact.library),
+        warnings=(*artifact.warnings, *unproved),
+        notes=(sandbox.note, *artifact.notes, *_describe_left_out(job.build, environment)),
     )
+
+
+def _describe_contents(build: VariantBuild, environment: Environment | None) -> dict[str, Any]:
+    """Return what ``metadata.json`` says under our own key."""
+    found = describe_testing(build)
+    if environment is not None:
+        found |= describe_depends(environment.depends, tvm_ffi=build.tvm_ffi is not None)
+        found |= describe_toolkit(environment.cuda)
+    return found
 
 
 def _describe_left_out(build: VariantBuild, environment: Environment | None) -> tuple[str, ...]:
@@ -129,7 +127,6 @@ def _refuse_mixture(job: Job, stage: Path, made: Path) -> None:
     copies = {
         path: stage / path for path in (*(unit.source for unit in build.units), *build.headers)
     }
-    copies = {path: place for path, place in copies.items() if build.units}
     copies |= {f"{module}/{path}": made / path for path in build.package}
     changed = [
         path
@@ -152,23 +149,12 @@ def _begin_run(job: Job) -> Path:
     return Path(tempfile.mkdtemp(prefix="run-", dir=job.work))
 
 
-def _read_archs(library: Path) -> tuple[str, ...]:
+def _read_archs(build: VariantBuild, library: Path | None) -> tuple[str, ...]:
     """Read the architectures that a CUDA library really has code for."""
+    if library is None or build.backend is not BackendKind.CUDA:
+        return ()
     images = read_device_code(library)
     ptx = {image.arch for image in images if image.kind == "ptx"}
     found = (parse_capability(image.arch) for image in images)
     names = [str(each) for each in sort_capabilities(each for each in found if each is not None)]
     return tuple(f"{name}+PTX" if name in ptx else name for name in names)
-
-
-def _compile(job: Job, environment: Environment, scratch: Path, sandbox: Sandbox) -> Artifact:
-    return compile_variant(
-        job.project,
-        job.build,
-        environment,
-        work=scratch,
-        settings=job.settings,
-        sandbox=sandbox,
-        jobs=job.jobs,
-        on_step=job.on_step,
-    )

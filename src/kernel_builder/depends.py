@@ -25,6 +25,7 @@ from kernel_builder.known import read_known
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.tvm_ffi import describe_pinned
+from kernel_builder.toolchain.wheels import explain_pip
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import UsageError
 
@@ -213,12 +214,10 @@ def _download_wheel(origin: Origin, target: Path, settings: Settings) -> None:
     try:
         run(command, variables=variables, timeout=_SECONDS)
     except CommandError as err:
-        said = [line for line in err.finished.output.splitlines() if "ERROR" in line.upper()]
-        why = said[-1].strip() if said else str(err).splitlines()[-1]
         raise ArchiveError(
-            f"{origin.name}: {pinned} (sha256 {origin.sha256}) cannot be fetched with pip ({why}); "
-            "let pip reach a package index (PIP_INDEX_URL, PIP_FIND_LINKS), build once where it "
-            f"can, or give the wheel: --source {origin.name}=FILE"
+            f"{origin.name}: {pinned} (sha256 {origin.sha256}) cannot be fetched with pip "
+            f"({explain_pip(err)}); let pip reach a package index (PIP_INDEX_URL, PIP_FIND_LINKS), "
+            f"build once where it can, or give the wheel: --source {origin.name}=FILE"
         ) from err
     (wheel,) = directory.iterdir()
     wheel.replace(target)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_builder.depends import Dependency, fetch_dependency, find_origins
 from kernel_builder.errors import ToolchainError
+from kernel_builder.inputs import identify_cuda_headers
 from kernel_builder.known import read_known
 from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.policy import read_version_caps
@@ -25,6 +26,7 @@ from kernel_builder.toolchain.cpu import (
     target_cpu,
 )
 from kernel_builder.toolchain.cuda import CudaToolchain, find_cuda_versions, get_cuda, identify_cuda
+from kernel_builder.toolchain.cuda_home import find_files
 from kernel_builder.toolchain.link import LinkKit, make_link_kit
 from kernel_builder.toolchain.meter import make_meter
 from kernel_builder.toolchain.pip_watch import OnFetch
@@ -188,9 +190,21 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
         facts += [get_compiler(settings).identity, framework]
     if build.units and build.backend is BackendKind.CUDA:
         facts.append(identify_cuda(settings, toolkit_of(build)))
+        facts.append(_identify_own_headers(settings))
     if build.units:
         facts += [repr(origin) for origin in find_origins(build.depends, build.sources, settings)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _identify_own_headers(settings: Settings) -> str:
+    """Return a text that changes with the headers of the user's toolkit: they change without its compiler.
+
+    Objects do not need it, since each record of one names the headers that it was made of.
+    """
+    if settings.cuda_home is None:
+        return ""
+    found = find_files(settings.cuda_home)
+    return identify_cuda_headers(found.include, shared=found.shares_include)
 
 
 def _require_torch(build: VariantBuild, torch: TorchInstall) -> None:

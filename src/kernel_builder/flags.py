@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernel_builder.archs import gencode_flags
+from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_builder.environment import Environment
 from kernel_builder.errors import ToolchainError
 from kernel_builder.planned import VariantBuild
@@ -180,7 +181,7 @@ def _search_path(unit: CompileUnit, environment: Environment, stage: Path) -> tu
 
 
 def _own_includes(unit: CompileUnit, stage: Path) -> tuple[str, ...]:
-    own = [*unit.include, "csrc", "torch-ext", "tvm-ffi-ext"]
+    own = [*unit.include, "csrc", TORCH_EXTENSION, TVM_FFI_EXTENSION]
     return tuple(f"-I{path}" for path in dict.fromkeys(own) if (stage / path).is_dir())
 
 

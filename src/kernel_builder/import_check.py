@@ -99,24 +99,16 @@ def check_import(
             "loader": find_loader(),
             "answer": str(answer),
         }
-        asked = Path(scratch) / "request.json"
-        asked.write_text(json.dumps(request))
-        probe: list[str | Path] = [sys.executable, "-I", "-B", import_probe.__file__, asked]
-        programs = [Path(import_probe.__file__), Path(variant_import.__file__)]
-        seen = [directory, *preload, *programs, *python_places()]
-        seen += [] if recorder is None else [recorder]
-        try:
-            run_confined(
-                probe,
-                sandbox=sandbox,
-                view=View(readable=tuple(seen), writable=(Path(scratch),), gpu=True),
-                cwd=directory,
-                variables=settings.variables,
-                timeout=_SECONDS,
-            )
-        except CommandError as err:
-            if err.finished.code != import_probe.LACKING:
-                raise _describe(directory, err) from err
+        seen = [directory, *preload, *([] if recorder is None else [recorder])]
+        run_probe(
+            import_probe.__file__,
+            request,
+            seen=seen,
+            scratch=Path(scratch),
+            lacking=import_probe.LACKING,
+            settings=settings,
+            sandbox=sandbox,
+        )
         document = json.loads(answer.read_text())
     return ImportAnswer(
         library=_read_registered(document["library"]),
@@ -137,13 +129,57 @@ def describe_needed(build: VariantBuild) -> tuple[str, ...]:
     return (said,) if names else ()
 
 
-def _describe(directory: Path, err: CommandError) -> ImportCheckError:
-    code = err.finished.code
-    died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
-    said = err.finished.output.rstrip()
-    return ImportCheckError(
-        f"{directory.name}: cannot be imported in a clean process ({died}):\n{said}"
-    )
+def run_probe(
+    program: str,
+    request: Mapping[str, Any],
+    *,
+    seen: Iterable[Path],
+    scratch: Path,
+    lacking: int,
+    settings: Settings,
+    sandbox: Sandbox,
+    what: str = "imported",
+) -> bool:
+    """Run one of our programs that load a variant, in a new, isolated Python.
+
+    Args:
+        program: its file.
+        request: what it is told; ``directory`` is that of the variant.
+        seen: what of the disk it sees, besides itself and this Python.
+        scratch: a directory that it may write to.
+        lacking: the exit code by which it says that a module is missing which the variant may ask for.
+        settings: the environment of programs.
+        sandbox: what keeps the kernel's code from the network and the user's files.
+        what: what it does with the variant.
+
+    Returns:
+        Whether no module is missing.
+
+    Raises:
+        ImportCheckError: with all that the process said.
+    """
+    directory, asked = Path(request["directory"]), scratch / "request.json"
+    asked.write_text(json.dumps(request))
+    programs = (Path(program), Path(variant_import.__file__))
+    try:
+        run_confined(
+            [sys.executable, "-I", "-B", program, asked],
+            sandbox=sandbox,
+            view=View(readable=(*seen, *programs, *python_places()), writable=(scratch,), gpu=True),
+            cwd=directory,
+            variables=settings.variables,
+            timeout=_SECONDS,
+        )
+    except CommandError as err:
+        code = err.finished.code
+        if code == lacking:
+            return False
+        died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
+        raise ImportCheckError(
+            f"{directory.name}: cannot be {what} in a clean process ({died}):\n"
+            f"{err.finished.output.rstrip()}"
+        ) from err
+    return True
 
 
 def _read_registered(found: dict[str, Any] | None) -> Registered | None:

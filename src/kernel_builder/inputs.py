@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -107,9 +108,44 @@ def find_foreign(
     return tuple(foreign)
 
 
-def is_cuda_header(path: Path) -> bool:
-    """Say whether a header is a CUDA toolkit's, by its path below a directory of several packages."""
-    return _read_names()[1].has(path)
+def walk_cuda_headers(include: Path, *, shared: bool) -> Iterator[os.DirEntry[str]]:
+    """Yield the headers of a user's CUDA toolkit, in the same order each time, links followed.
+
+    Args:
+        include: the directory of its headers.
+        shared: whether other packages' headers lie beside them; those are left out.
+    """
+    cuda = _read_names()[1]
+    for entry in _list(str(include)):
+        # By its place in there a file is known, so a directory is known by any file in it.
+        if not shared or cuda.has(Path(entry.name, "*") if entry.is_dir() else Path(entry.name)):
+            yield from _walk(entry, frozenset({os.path.realpath(include)}))
+
+
+def identify_cuda_headers(include: Path, *, shared: bool) -> str:
+    """Return a text that changes with the headers of a user's CUDA toolkit; none of them is read.
+
+    Args:
+        include, shared: as of :func:`walk_cuda_headers`.
+    """
+    digest = hashlib.sha256()
+    for entry in walk_cuda_headers(include, shared=shared):
+        status = entry.stat()
+        digest.update(os.fsencode(f"{entry.path}\0{status.st_size}\0{status.st_mtime_ns}\n"))
+    return digest.hexdigest()
+
+
+def _walk(entry: os.DirEntry[str], above: frozenset[str]) -> Iterator[os.DirEntry[str]]:
+    if entry.is_file():
+        yield entry
+    elif entry.is_dir() and (place := os.path.realpath(entry.path)) not in above:
+        for inner in _list(entry.path):
+            yield from _walk(inner, above | {place})
+
+
+def _list(directory: str) -> list[os.DirEntry[str]]:
+    with os.scandir(directory) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
 
 
 def _is_under(place: str, roots: Iterable[str]) -> bool:

@@ -6,27 +6,26 @@ import hashlib
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from kernel_builder.archives import hash_tree
+from kernel_builder.archives import hash_file, hash_tree
 from kernel_builder.depends import find_origins
 from kernel_builder.environment import toolkit_of
-from kernel_builder.inputs import is_cuda_header
+from kernel_builder.inputs import identify_cuda_headers, walk_cuda_headers
 from kernel_builder.lockfile import Kind
 from kernel_builder.planned import VariantBuild
 from kernel_builder.process import run
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import Compiler, get_compiler, read_toolchain, target_cpu
 from kernel_builder.toolchain.cuda import CudaToolchain, get_cuda, list_pinned
-from kernel_builder.toolchain.identity import file_identity
 from kernel_builder.toolchain.torch import get_torch
 from kernel_builder.toolchain.tvm_ffi import describe_pinned
 from kernel_builder.toolchain.wheels import read_cuda_wheels
 from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
+from kernel_spec.whole_file import write_whole
 
 _PARTS = ("cc1plus", "as", "ld")
 
@@ -65,11 +64,7 @@ def collect_inputs(
         if variant.backend is BackendKind.CUDA:
             versions = {
                 toolkit_of(variant),
-                *(
-                    list_pinned(platform.machine())
-                    if every_toolkit and settings.cuda_home is None
-                    else ()
-                ),
+                *(list_pinned(cpu) if every_toolkit and settings.cuda_home is None else ()),
             }
             found |= {f"cuda-{version}": _describe_cuda(version, settings) for version in versions}
         for origin in find_origins(variant.depends, variant.sources, settings):
@@ -91,10 +86,9 @@ def _describe_torch(settings: Settings) -> dict[str, Any]:
 def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, Any]:
     if settings.cuda_home is not None:
         cuda = get_cuda(settings)
-        headers = _list_headers(cuda)
-        # They come in packages of their own, which change without the compiler.
-        key = " ".join(("cuda", cuda.identity, *map(file_identity, headers)))
-        sha256 = _remember(settings, key, lambda: _hash_toolkit(cuda, headers))
+        headers = identify_cuda_headers(cuda.include, shared=cuda.shares_include)
+        key = f"cuda {cuda.identity} {headers}"
+        sha256 = _remember(settings, key, lambda: _hash_toolkit(cuda))
         return {"kind": Kind.SYSTEM.value, "version": cuda.release, "sha256": sha256}
     # A lock is for every machine, so it has the wheels of each.
     wheels = {
@@ -108,28 +102,16 @@ def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, 
     return {"kind": Kind.WHEELS.value, "version": str(version), "wheels": wheels}
 
 
-def _list_headers(cuda: CudaToolchain) -> list[Path]:
-    """Return the headers of a user's toolkit, in order."""
-    return [
-        path
-        for directory, _, names in sorted(os.walk(cuda.include, followlinks=True))
-        for path in (Path(directory, name) for name in sorted(names))
-        if path.is_file()
-        and (not cuda.shares_include or is_cuda_header(path.relative_to(cuda.include)))
-    ]
-
-
-def _hash_toolkit(cuda: CudaToolchain, headers: Iterable[Path]) -> str:
+def _hash_toolkit(cuda: CudaToolchain) -> str:
     """Return one hash of all of a user's toolkit that goes into a build, wherever its files lie."""
     digest = hashlib.sha256()
     for name, data in sorted(
         (path.name, path.read_bytes()) for path in (*cuda.programs, cuda.cudart)
     ):
         digest.update(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode())
-    for path in headers:
-        line = (
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(cuda.include)}\n"
-        )
+    headers = map(Path, walk_cuda_headers(cuda.include, shared=cuda.shares_include))
+    for path in sorted(headers, key=lambda path: (str(path.parent), path.name)):
+        line = f"{hash_file(path)}  {path.relative_to(cuda.include)}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -181,9 +163,5 @@ def _remember(settings: Settings, key: str, make: Callable[[], str]) -> str:
         pass
     text = make()
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=place.parent, prefix=".new-", delete=False, encoding="utf-8"
-    ) as stream:
-        stream.write(text)
-    Path(stream.name).replace(place)
+    write_whole(place, text.encode(), lasting=False)
     return text

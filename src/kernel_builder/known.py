@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -78,6 +78,13 @@ class Known:
 def is_known(name: str) -> bool:
     """Say whether hubs have a name for a Python package, which ``metadata.json`` may then use."""
     return any(name in names for names in read_known().python_depends.values())
+
+
+def name_distributions(packages: Iterable[str]) -> tuple[str, ...]:
+    """Return Python packages, by the names that hubs have for them, as pip calls them; others stay."""
+    sections = read_known().python_depends.values()
+    names = {name: meant for section in sections for name, meant in section.items()}
+    return tuple(names.get(name, name) for name in packages)
 
 
 @cache

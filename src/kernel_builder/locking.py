@@ -9,7 +9,7 @@ from typing import Any
 
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host
-from kernel_builder.errors import LockError
+from kernel_builder.errors import LockError, SelectionError
 from kernel_builder.inventory import collect_inputs
 from kernel_builder.lockfile import (
     FILE_NAME,
@@ -54,6 +54,7 @@ def lock_project(
 
     Raises:
         LockError: there is one that says otherwise; updating it is another command.
+        SelectionError: nothing of it can be built here.
     """
     found, is_whole = _collect_all(project, settings, selection)
     locked = find_lock(project)
@@ -81,6 +82,7 @@ def update_lock(
 
     Raises:
         LockError: there is no lock, or no such input.
+        SelectionError: nothing of it can be built here.
     """
     locked = find_lock(project)
     if locked is None:
@@ -142,6 +144,11 @@ def _collect_all(
         host=detect_host(settings),
         selection=selection or Selection(),
     )
+    if not made.variants:
+        lines = "".join(f"\n  {each}" for each in made.skipped)
+        raise SelectionError(
+            f"{project}: nothing that the lock is to be for can be built here{lines}"
+        )
     # Who names toolkits or a processor speaks of these alone; else each build may choose its own.
     stated = bool(settings.cuda_versions) or settings.cpu is not None
     narrow = selection is not None and (selection.backends or selection.variants)

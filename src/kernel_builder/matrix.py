@@ -123,7 +123,8 @@ def _list_needs(variant: VariantBuild, host: Host, pinned: tuple[MajorMinor, ...
         return
     assert isinstance(variant.variant, ArchVariant)
     target, cpu = variant.variant.backend, variant.variant.cpu
-    if cpu != host.cpu:
+    # What another system has to have, its toolkit says.
+    if cpu != host.cpu and variant.variant.os == host.os:
         crossed = target.kind in (BackendKind.CPU, BackendKind.CUDA)
         cross = f", or a cross compiler: --cpu {cpu}" if crossed else ""
         yield f"a machine with {cpu}{cross}"
@@ -145,7 +146,7 @@ def _list_toolkit_needs(
 ) -> Iterator[str]:
     if target in host.targets(target.kind):
         if target.kind in host.missing:
-            yield host.missing[target.kind]
+            yield host.missing[target.kind].removeprefix("needs ")
         return
     if target.kind is not BackendKind.CUDA:
         yield host.missing.get(target.kind, f"a toolkit for {target}").removeprefix("needs ")

@@ -9,6 +9,7 @@ from pathlib import Path
 from kernel_builder.check.local_symbols import read_local_symbols
 from kernel_builder.check.registered import check_calls, check_complete, check_sources
 from kernel_builder.check.signatures import BOXED, Boxed, check_signatures, list_unread
+from kernel_builder.check.stable_source import judge_schema
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.symbols import demangle
 from kernel_builder.check.torch_abi import list_unproved
@@ -82,6 +83,7 @@ def check_ops(
     if library is not None and answer.library is not None:
         boxed = _read_boxed(library, twin, answer)
         unproved += _describe_unread(list_unread(boxed, answer.kinds))
+        unproved += _describe_texts(build, sources)
         kinds = {unit.backend for unit in build.units if unit.component is not None}
         findings = [
             *check_sources(library.name, build.op_id, sources, answer.library),
@@ -137,6 +139,18 @@ def _describe_unread(names: list[str]) -> tuple[str, ...]:
     )
 
 
+def _describe_texts(build: VariantBuild, sources: Registrations) -> tuple[str, ...]:
+    """Warn of ops that take texts through torch's stable interface."""
+    if build.stable_abi is None:
+        return ()
+    return tuple(
+        str(finding)
+        for call in sources.calls
+        if call.schema is not None
+        for finding in judge_schema(call.schema, call.source)
+    )
+
+
 def _check_unloaded(
     build: VariantBuild, environment: Environment, sources: Registrations
 ) -> tuple[str, ...]:
@@ -145,7 +159,8 @@ def _check_unloaded(
     if findings:
         raise CheckError(str(build.variant), findings)
     cpu = environment.toolchain.cpu
-    return (f"built for {cpu} and not loaded here: what its ops register is not proved",)
+    said = f"built for {cpu} and not loaded here: what its ops register is not proved"
+    return (*_describe_texts(build, sources), said)
 
 
 def _make_stand_ins(

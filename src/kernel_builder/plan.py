@@ -24,9 +24,10 @@ from kernel_builder.targets import choose_cuda
 from kernel_builder.toolchain.tvm_ffi import pinned_interface
 from kernel_builder.units import packaged_files, plan_units
 from kernel_spec.backend import Backend, BackendKind
+from kernel_spec.errors import VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_spec.system import TorchBuild
-from kernel_spec.variant import ArchVariant, NoarchVariant, Variant
+from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 
@@ -82,10 +83,24 @@ def _check_variants(
     names = [str(variant.variant) for variant in variants]
     unknown = sorted(selection.variants - set(names))
     if unknown:
+        meant = {_backend_named(name) for name in unknown}
+        there = f"expected one of {', '.join(names)}" if names else "none can be built here"
+        if meant <= {each.backend for each in skipped}:
+            there = "its backend is not built here"
+            skipped = [each for each in skipped if each.backend in meant]
         lines = [
-            f"no variant {', '.join(unknown)} here; expected one of {', '.join(names)} (list-variants --matrix shows what others need)"
+            f"no variant {', '.join(unknown)} here; {there} (list-variants --matrix shows what others need)"
         ]
         raise SelectionError("\n".join([*lines, *(f"  {each}" for each in skipped)]))
+
+
+def _backend_named(variant: str) -> BackendKind | None:
+    """Return the backend of a variant by its name; None: that names none."""
+    try:
+        backend = parse_variant(variant).backend
+    except VariantNameError:
+        return None
+    return backend.kind if isinstance(backend, Backend) else backend
 
 
 def _plan_backend(
@@ -95,7 +110,12 @@ def _plan_backend(
     components = components_of(build, backend)
     match build.framework:
         case TvmFfiFramework() if not components and backend is not BackendKind.CPU:
-            yield f"no [kernel] table and no file of [tvm-ffi] is for {backend.value}", ()
+            name = backend.value
+            yield (
+                f"no [kernel] table and no file of [tvm-ffi] is for {name}: write one, or take {name} out "
+                "of general.backends",
+                (),
+            )
         case TorchNoarch():
             yield _noarch(build, sources, backend), ()
         case TorchFramework() if not components:
@@ -103,13 +123,15 @@ def _plan_backend(
         case TorchFramework() | TvmFfiFramework() as framework:
             if isinstance(framework, TorchFramework) and backend in framework.noarch:
                 yield _noarch(build, sources, backend), ()
-            refusal = _refuse_host(framework, sources, backend, components, host)
-            if refusal is not None:
-                yield refusal, ()
+            interface = _choose_interface(framework, sources, backend, components, host)
+            if isinstance(interface, str):
+                yield interface, ()
                 return
             for target in host.targets(backend):
+                variant = ArchVariant(interface, target, host.cpu, host.os)
+                torch = None if isinstance(interface, TvmFfi) else host.torch
                 yield _plan_compiled(
-                    build, framework, sources, target, components, host=host, asked=asked
+                    build, framework, sources, components, variant, torch=torch, asked=asked
                 )
 
 
@@ -140,34 +162,49 @@ def current_op_id(build: Build, sources: SourceSet, backend: BackendKind) -> str
     return make_op_id(build, sources, backend, components_of(build, backend))
 
 
-def _refuse_host(
+def _choose_interface(
     framework: TorchFramework | TvmFfiFramework,
     sources: SourceSet,
     backend: BackendKind,
     components: tuple[Component, ...],
     host: Host,
+) -> Torch | TorchStableAbi | TvmFfi | str:
+    """Return the interface that the variants of a backend are built for, or say why there is none here."""
+    refusal = _refuse_backend(framework, backend, host)
+    if refusal is not None:
+        return refusal
+    if host.torch is None or isinstance(framework, TvmFfiFramework):
+        return TvmFfi(pinned_interface())
+    abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
+    refusal = _refuse_torch(framework, host.torch, abi)
+    if refusal is not None:
+        return refusal
+    if abi is not None:
+        return TorchStableAbi(abi)
+    return Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
+
+
+def _refuse_backend(
+    framework: TorchFramework | TvmFfiFramework, backend: BackendKind, host: Host
 ) -> str | None:
-    """Say why a backend cannot be compiled here, or None."""
+    """Say what this machine lacks to compile for a backend, or None."""
     if backend in host.missing:
         return host.missing[backend]
     if host.torch is None and isinstance(framework, TorchFramework):
         return "needs torch (pip install torch)"
     if not host.targets(backend):
         return f"needs a toolkit for {backend.value}, and none was found"
-    if host.torch is None or isinstance(framework, TvmFfiFramework):
-        return None
-    abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
-    return _refuse_torch(framework, host.torch, abi)
+    return None
 
 
 def _plan_compiled(
     build: Build,
     framework: TorchFramework | TvmFfiFramework,
     sources: SourceSet,
-    target: Backend,
     components: tuple[Component, ...],
+    variant: ArchVariant,
     *,
-    host: Host,
+    torch: TorchBuild | None,
     asked: tuple[str, ...],
 ) -> tuple[VariantBuild | str, tuple[str, ...]]:
     """Plan a variant with machine code, or say why there is none for this toolkit.
@@ -175,32 +212,26 @@ def _plan_compiled(
     Raises:
         ArchError: a component has no architecture that can be compiled.
     """
-    interface = _choose_interface(framework, sources, target.kind, components, host)
+    backend = variant.backend
     notes: tuple[str, ...] = ()
-    if target.kind is BackendKind.CUDA and target.version is not None:
-        choice = choose_cuda(build, components, target.version, asked=asked)
+    if backend.kind is BackendKind.CUDA and backend.version is not None:
+        choice = choose_cuda(build, components, backend.version, asked=asked)
         if isinstance(choice, str):
             return choice, ()
         components, notes = choice.components, choice.notes
-    made = _arch(build, framework, sources, target, components, interface=interface, host=host)
+    units, headers = plan_units(framework, components)
+    own = [each for each in components if each.backend is backend.kind]
+    depends = {name for each in components for name in each.depends}
+    made = replace(
+        _plan_python(build, sources, variant, backend.kind),
+        units=units,
+        headers=headers,
+        torch=torch,
+        archs=_sorted(arch for component in own for arch in component.archs),
+        depends=tuple(sorted(depends)),
+        sources=tuple(source for source in build.sources if source.name in depends),
+    )
     return made, notes
-
-
-def _choose_interface(
-    framework: TorchFramework | TvmFfiFramework,
-    sources: SourceSet,
-    backend: BackendKind,
-    components: tuple[Component, ...],
-    host: Host,
-) -> Torch | TorchStableAbi | TvmFfi:
-    """Return the interface that a variant is built for; for torch's full one, torch is there."""
-    if isinstance(framework, TvmFfiFramework):
-        return TvmFfi(pinned_interface())
-    abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
-    if abi is not None:
-        return TorchStableAbi(abi)
-    assert host.torch is not None
-    return Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
 
 
 def _files_of(
@@ -251,51 +282,14 @@ def _noarch(build: Build, sources: SourceSet, backend: BackendKind) -> VariantBu
             archs = build.framework.cuda_capabilities
         elif backend is BackendKind.ROCM:
             archs = build.framework.rocm_archs
-    return _variant(build, sources, NoarchVariant(backend), backend, archs=archs)
+    made = _plan_python(build, sources, NoarchVariant(backend), backend)
+    return replace(made, archs=_sorted(archs))
 
 
-def _arch(
-    build: Build,
-    framework: TorchFramework | TvmFfiFramework,
-    sources: SourceSet,
-    target: Backend,
-    components: tuple[Component, ...],
-    *,
-    interface: Torch | TorchStableAbi | TvmFfi,
-    host: Host,
+def _plan_python(
+    build: Build, sources: SourceSet, variant: Variant, backend: BackendKind
 ) -> VariantBuild:
-    """Write a planned variant with machine code out."""
-    units, headers = plan_units(framework, components)
-    own = [each for each in components if each.backend is target.kind]
-    depends = {name for each in components for name in each.depends}
-    variant = _variant(
-        build,
-        sources,
-        ArchVariant(interface, target, host.cpu, host.os),
-        target.kind,
-        archs=tuple(arch for component in own for arch in component.archs),
-    )
-    return replace(
-        variant,
-        units=units,
-        headers=headers,
-        stable_abi=interface.version if isinstance(interface, TorchStableAbi) else None,
-        torch=None if isinstance(interface, TvmFfi) else host.torch,
-        tvm_ffi=interface.version if isinstance(interface, TvmFfi) else None,
-        depends=tuple(sorted(depends)),
-        sources=tuple(source for source in build.sources if source.name in depends),
-    )
-
-
-def _variant(
-    build: Build,
-    sources: SourceSet,
-    variant: Variant,
-    backend: BackendKind,
-    *,
-    archs: tuple[str, ...],
-) -> VariantBuild:
-    """Return what variants with and without machine code have in common."""
+    """Plan what variants with and without machine code have in common: Python files, and what they need."""
     general = build.general
     more = general.backend_depends.get(backend)
     python = (*general.depends.python, *(more.python if more else ()))
@@ -305,13 +299,7 @@ def _variant(
         backend=backend,
         op_id=current_op_id(build, sources, backend),
         module=general.module,
-        units=(),
-        headers=(),
         package=packaged_files(build, sources),
-        stable_abi=None,
-        torch=None,
-        archs=tuple(sorted(set(archs), key=_natural)),
-        depends=(),
         name=general.name,
         version=general.version,
         license=general.license or "unknown",
@@ -322,6 +310,10 @@ def _variant(
         upstream=general.upstream,
         source=general.source,
     )
+
+
+def _sorted(archs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(archs), key=_natural))
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:

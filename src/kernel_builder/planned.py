@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernel_builder.config.model import HeaderSource
+from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION, HeaderSource
 from kernel_builder.units import CompileUnit
 from kernel_spec.backend import UNVERSIONED, Backend, BackendKind
+from kernel_spec.framework import TorchStableAbi, TvmFfi
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.system import TorchBuild
-from kernel_spec.variant import Variant
+from kernel_spec.variant import ArchVariant, Variant
 from kernel_spec.version import MajorMinor
 
 
@@ -72,8 +73,6 @@ class VariantBuild:
         units: the files to compile, in a fixed order; empty for a variant without machine code.
         headers: listed files that are included, not compiled.
         package: the files of the Python module that are packaged, as POSIX paths in it.
-        stable_abi: the version of torch's stable ABI that it is built for, or None for torch's
-            full interface.
         torch: the torch that it is built against, or None for a variant without torch or without
             machine code.
         archs: the device architectures for ``metadata.json``, sorted.
@@ -82,7 +81,6 @@ class VariantBuild:
         python_depends: Python packages that it imports, by the names that hubs know.
         python_requires: those that hubs have no name for, with their versions.
         skip_import_check: why it is not imported after the build, or None: it is.
-        tvm_ffi: the version of TVM FFI's interface that it is built for, or None: it is torch's.
         name: the kernel's name for ``metadata.json``, and so are the rest.
     """
 
@@ -90,16 +88,15 @@ class VariantBuild:
     backend: BackendKind
     op_id: str
     module: str
-    units: tuple[CompileUnit, ...]
-    headers: tuple[str, ...]
     package: tuple[str, ...]
-    stable_abi: MajorMinor | None
-    torch: TorchBuild | None
-    archs: tuple[str, ...]
-    depends: tuple[str, ...]
     name: str
     version: int
     license: str
+    units: tuple[CompileUnit, ...] = ()
+    headers: tuple[str, ...] = ()
+    torch: TorchBuild | None = None
+    archs: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()
     python_depends: tuple[str, ...] = ()
     kernel_depends: tuple[KernelDependency, ...] = ()
     upstream: str | None = None
@@ -107,7 +104,24 @@ class VariantBuild:
     sources: tuple[HeaderSource, ...] = ()
     python_requires: tuple[str, ...] = ()
     skip_import_check: str | None = None
-    tvm_ffi: MajorMinor | None = None
+
+    @property
+    def stable_abi(self) -> MajorMinor | None:
+        """The version of torch's stable ABI that it is built for; None: for another interface, or none."""
+        match self.variant:
+            case ArchVariant(framework=TorchStableAbi(version=version)):
+                return version
+            case _:
+                return None
+
+    @property
+    def tvm_ffi(self) -> MajorMinor | None:
+        """The version of TVM FFI's interface that it is built for; None: it is torch's."""
+        match self.variant:
+            case ArchVariant(framework=TvmFfi(version=version)):
+                return version
+            case _:
+                return None
 
     @property
     def library(self) -> str:
@@ -117,7 +131,7 @@ class VariantBuild:
     @property
     def extension(self) -> str:
         """The directory of the project that its Python module lies in."""
-        return "tvm-ffi-ext" if self.tvm_ffi is not None else "torch-ext"
+        return TORCH_EXTENSION if self.tvm_ffi is None else TVM_FFI_EXTENSION
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

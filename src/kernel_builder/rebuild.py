@@ -8,17 +8,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kernel_builder.config.model import FILE_NAME
 from kernel_builder.config.read import read_build
 from kernel_builder.differences import Difference, compare_files
 from kernel_builder.errors import CommandError, ConfigError, RebuildError
+from kernel_builder.git import run_git
 from kernel_builder.job import OUTPUT
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import current_op_id
 from kernel_builder.planned import Selection
-from kernel_builder.process import run
 from kernel_builder.progress import Reporter
 from kernel_builder.proof import without_proof
 from kernel_builder.provenance import describe_builder
@@ -28,13 +29,12 @@ from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import TOOLKIT, list_pinned
 from kernel_builder.toolchain.cuda_home import find_files
-from kernel_spec.backend import Backend, BackendKind
+from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import FILE_NAME as METADATA
 from kernel_spec.metadata import Metadata, Provenance
 from kernel_spec.names import RepoId
-from kernel_spec.variant import parse_variant
-from kernel_spec.version import MajorMinor
+from kernel_spec.variant import ArchVariant, parse_variant
 
 _GIT_SECONDS = 600
 # What a rebuild may take from earlier builds: it was fetched by hash. Objects and stubs it makes.
@@ -148,20 +148,10 @@ def _left_out(directory: str, names: list[str]) -> list[str]:
 
 def _clone(source: str, commit: str, place: Path, settings: Settings) -> None:
     url = source.removeprefix("git+")
-    # Proxies and certificates hold for git as they do for pip.
-    variables = {**settings.pip_variables, **settings.variables, "GIT_TERMINAL_PROMPT": "0"}
-    git = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    fetch = partial(run_git, settings=settings, seconds=_GIT_SECONDS, network=True)
     try:
-        run(
-            [*git, "clone", "--quiet", "--no-checkout", "--", url, place],
-            variables=variables,
-            timeout=_GIT_SECONDS,
-        )
-        run(
-            [*git, "-C", str(place), "checkout", "--quiet", "--detach", commit],
-            variables=variables,
-            timeout=_GIT_SECONDS,
-        )
+        fetch("clone", "--quiet", "--no-checkout", "--", url, place)
+        fetch("checkout", "--quiet", "--detach", commit, place=place)
     except CommandError as err:
         said = err.finished.output.strip() or str(err)
         raise RebuildError(
@@ -220,7 +210,7 @@ def _rebuild(
             force=True,
             provenance=provenance,
             reporter=reporter,
-            settings=_choose_toolkit(_fresh(settings, Path(temporary)), published.name),
+            settings=choose_target(_fresh(settings, Path(temporary)), published.name),
         )
         for variant in report.variants:
             if variant.error is not None:
@@ -283,31 +273,45 @@ def _fresh(settings: Settings, temporary: Path) -> Settings:
     return replace(settings, cache=cache)
 
 
-def _choose_toolkit(settings: Settings, variant: str) -> Settings:
-    """Return settings with which the CUDA toolkit that a variant is for is taken.
+def choose_target(settings: Settings, name: str) -> Settings:
+    """Return settings with which a build is for the processor, and by the CUDA toolkit, of a variant.
+
+    Args:
+        settings: what the environment says; of ``cuda_home``, variants for other versions of CUDA
+            take none.
+        name: the variant.
 
     Raises:
-        RebuildError: it is neither pinned nor that of ``settings.cuda_home``.
+        RebuildError: it is for another system, or for a CUDA that is neither pinned nor that of
+            ``settings.cuda_home``.
         ToolchainError: ``settings.cuda_home`` is no whole toolkit.
     """
-    backend = parse_variant(variant).backend
-    if not isinstance(backend, Backend) or backend.kind is not BackendKind.CUDA:
+    variant, here = parse_variant(name), platform.system().lower()
+    if not isinstance(variant, ArchVariant):
         return settings
-    version = backend.version
-    assert version is not None, "a variant for CUDA is for one version of it"
-    if settings.cuda_home is not None:
-        have: tuple[MajorMinor, ...] = (find_files(settings.cuda_home).version,)
-        named = f"{settings.cuda_home} is CUDA {have[0]}"
-    else:
-        have = list_pinned(platform.machine())
-        settings = replace(settings, cuda_versions=(version,))
-        named = f"pinned are {', '.join(map(str, have))}"
-    if version not in have:
+    if variant.os != here:
         raise RebuildError(
-            f"{variant} is built with CUDA {version}, and {named}: name an installed toolkit of that "
-            "version, --cuda-home PATH"
+            f"{name} is built on {variant.os}, and this machine has {here}: rebuild it on the other"
         )
-    return settings
+    home, version = settings.cuda_home, variant.backend.version
+    settings = replace(settings, cpu=variant.cpu, cuda_home=None)
+    if variant.backend.kind is not BackendKind.CUDA or version is None:
+        return settings
+    pinned = list_pinned(variant.cpu)
+    have = [f"pinned are {', '.join(map(str, pinned))}"]
+    if variant.cpu != platform.machine():
+        # What is linked with has to be the other processor's, which a toolkit of this one lacks.
+        have.append(f"no other is used to build for {variant.cpu} on {platform.machine()}")
+    elif home is not None:
+        found = find_files(home).version
+        if found == version:
+            return replace(settings, cuda_home=home)
+        have.append(f"{home} is CUDA {found}")
+    else:
+        have.append("name an installed toolkit of that version: --cuda-home PATH")
+    if version not in pinned:
+        raise RebuildError(f"{name} is built with CUDA {version}, and {'; '.join(have)}")
+    return replace(settings, cuda_versions=(version,))
 
 
 def format_verdicts(verdicts: tuple[Verdict, ...]) -> str:

@@ -40,6 +40,9 @@ _AROUND = re.compile(r"[\w:<>(){}\s,]*")
 _KEY = re.compile(
     r"\b(?:DispatchKey|DeviceType)::(\w+)|\b(?:torch|at|c10)::k([A-Z]\w*)|^k([A-Z]\w*)$"
 )
+# In a schema: a default that is a text, and an argument that is one.
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+_TEXT_ARGUMENT = re.compile(r"[(,]\s*str[\[\]?\d]*\s+(\w+)")
 _DISPATCH = re.compile(r"(?:\w+::)*dispatch\s*\(")
 
 
@@ -103,7 +106,7 @@ def parse_registrations(text: str, *, source: str) -> Registrations:
     for head in _HEAD.finditer(text):
         namespace, key = head[1].strip(), head[2].strip()
         block = text[head.end() : _find_end(text, head.end())]
-        for kind, arguments in _find_calls(block):
+        for _, kind, arguments in _find_calls(block):
             found = _read_call(kind, arguments, source=source, namespace=namespace, key=key)
             if found:
                 calls += found
@@ -112,8 +115,26 @@ def parse_registrations(text: str, *, source: str) -> Registrations:
     return Registrations(calls=tuple(calls), unread=tuple(unread))
 
 
-def _find_calls(block: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each ``def`` and ``impl`` of a block, with its arguments."""
+def find_schemas(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each schema that is written out in C++ text as it stands, and where.
+
+    Args:
+        text: the text, without comments.
+    """
+    for place, kind, arguments in _find_calls(text):
+        schema = _read_text(arguments[0]) if kind == "def" else None
+        if schema is not None and "(" in schema:
+            yield place, schema
+
+
+def find_text_arguments(schema: str) -> tuple[str, ...]:
+    """Return the names of the arguments of a schema that are texts (``str``), or lists of them."""
+    arguments = _QUOTED.sub('""', schema).partition("->")[0]
+    return tuple(_TEXT_ARGUMENT.findall(arguments))
+
+
+def _find_calls(block: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield each ``def`` and ``impl`` of a block: where it stands, which it is, and its arguments."""
     texts = [(match.start(), match.end()) for match in _LITERAL.finditer(block)]
     for call in _CALL.finditer(block):
         if any(begin < call.start() < end for begin, end in texts):
@@ -122,7 +143,7 @@ def _find_calls(block: str) -> Iterator[tuple[str, list[str]]]:
         if "class_<" in block[begin + 1 : call.start()]:
             continue  # a method of a class that TorchScript sees is no op
         end = _find_end(block, call.end())
-        yield call[1], _split(block[call.end() : end])
+        yield call.start(), call[1], _split(block[call.end() : end])
 
 
 def _read_call(

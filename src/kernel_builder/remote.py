@@ -9,7 +9,7 @@ from typing import Protocol
 from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
-from kernels.settings import hide_credentials, parse_hub
+from kernels.settings import HubAddress, hide_credentials, parse_hub, parse_hubs
 
 
 class Remote(Protocol):
@@ -52,31 +52,32 @@ class Remote(Protocol):
         """
 
 
-def choose_hub(hubs: str | None, owner: str, default: str | None) -> str:
-    """Choose the hub of an owner from the text of ``KERNELS_HUB``.
+def choose_hub(
+    stated: str | None, *, owner: str, hubs: str | None, default: str | None
+) -> HubAddress:
+    """Choose the hub of an owner: what ``--hub`` states, else that of ``KERNELS_HUB``, else the default.
 
-    The first hub that is bound to this owner is taken, else the first that is bound to nobody, else
-    the default. The public hub is never meant unless it is named: publishing cannot be undone.
+    Of ``KERNELS_HUB`` the first hub that is bound to this owner is taken, else the first that is bound to
+    nobody. The public hub is never meant unless it is named: publishing cannot be undone.
 
     Args:
-        hubs: ``[owner,owner=]URL`` entries with blanks between, or None.
+        stated: the URL of ``--hub``, or None.
         owner: the owner of the repository.
+        hubs: the text of ``KERNELS_HUB``, or None.
         default: the URL that ``HF_ENDPOINT`` states, or None.
 
     Raises:
-        UsageError: no hub is named.
+        UsageError: no hub is named, or what names it is no URL of one.
+        SettingsError: ``KERNELS_HUB`` cannot be read.
     """
-    free = None
-    for entry in (hubs or "").split():
-        owners, equals, url = entry.partition("=")
-        if not equals or "://" in owners:
-            owners, url = "", entry
-        if owner in owners.split(","):
-            return url
-        if not owners and free is None:
-            free = url
-    if chosen := free or default:
-        return chosen
+    if stated is not None:
+        return read_hub(stated, origin="--hub")
+    listed = parse_hubs(hubs or "")
+    bound = [hub for hub in listed if owner in hub.owners]
+    for hub in (*bound, *(hub for hub in listed if not hub.owners)):
+        return hub
+    if default is not None:
+        return read_hub(default, origin="HF_ENDPOINT")
     raise UsageError(
         "to which hub? No hub is configured: give --hub file:///a/folder for a hub that is a folder, "
         "--hub https://... for another, or --hub https://huggingface.co for the public one; KERNELS_HUB "
@@ -84,24 +85,34 @@ def choose_hub(hubs: str | None, owner: str, default: str | None) -> str:
     )
 
 
-def open_remote(url: str, *, token_hub: str, cache: Path) -> Remote:
-    """Return the hub at a ``file://``, ``http://`` or ``https://`` URL; asks it nothing yet.
+def read_hub(url: str, *, origin: str) -> HubAddress:
+    """Read the ``file://``, ``http://`` or ``https://`` URL of a hub.
 
     Args:
-        url: where the hub is.
-        token_hub: the only hub that the user's Hugging Face token is sent to.
-        cache: the builder's cache, where uploads over HTTP note what they make for a while.
+        url: the URL; a user and password in it are percent-encoded.
+        origin: the option or variable that it comes from, which a message names.
 
     Raises:
-        UsageError: no such URL.
+        UsageError: it is none.
     """
     hub = parse_hub(url)
     if hub is None:
         hint = f"; write file://{url}" if url.startswith("/") else ""
         raise UsageError(
-            f"--hub {hide_credentials(url)}: expected a file:///, https:// or http:// URL, "
+            f"{origin} {hide_credentials(url)}: expected a file:///, https:// or http:// URL, "
             f"a password in it percent-encoded{hint}"
         )
+    return hub
+
+
+def open_remote(hub: HubAddress, *, token_hub: str, cache: Path) -> Remote:
+    """Return a hub that can be written to; asks it nothing yet.
+
+    Args:
+        hub: where it is.
+        token_hub: the only hub that the user's Hugging Face token is sent to.
+        cache: the builder's cache, where uploads over HTTP note what they make for a while.
+    """
     if hub.url.startswith("file:"):
         from kernel_builder.remote_directory import open_directory_remote
 

@@ -16,10 +16,10 @@ from kernel_builder.depends import fetch_dependency, find_origins
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.job import OUTPUT, work_directory
-from kernel_builder.known import read_known
+from kernel_builder.known import name_distributions, read_known
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import components_of, plan
-from kernel_builder.planned import Selection, VariantBuild
+from kernel_builder.planned import Selection, SkippedBackend, VariantBuild
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import get_cuda
@@ -112,6 +112,7 @@ def prepare_shell(
     stated = target.kind if target is not None else stated
     if stated is not None:
         # What cannot be is found out before a gigabyte is fetched.
+        _refuse_uncompiled(build, stated)
         _find_cuda(build, stated, target, settings)
         if request.tests:
             _choose(project, build, request.variant, stated, settings)
@@ -142,6 +143,19 @@ def prepare_shell(
         variables |= _test_variables(project, build, made, settings, session)
     command = request.command or (session.get("SHELL", "/bin/sh"),)
     return Shell(command=command, variables=variables, directory=project)
+
+
+def _refuse_uncompiled(build: Build, backend: BackendKind) -> None:
+    """Refuse a shell for a backend whose compiler this builder does not start.
+
+    Raises:
+        SelectionError: saying what it would need.
+    """
+    reason = read_known().uncompiled.get(backend)
+    if reason is not None and any(
+        each.backend is backend for each in components_of(build, backend)
+    ):
+        raise SelectionError(f"--variant: {SkippedBackend(backend=backend, reason=reason)}")
 
 
 def choose_torch(variant: Variant | None, stated: str | None, installed: TorchBuild | None) -> str:
@@ -211,12 +225,10 @@ def compose_variables(
 
 def _distributions(build: Build) -> tuple[str, ...]:
     """Return the Python packages that the project needs, as pip calls them."""
-    known = read_known().python_depends
-    names = {name: meant for section in known.values() for name, meant in section.items()}
-    found = [names.get(name, name) for name in build.general.depends.python]
+    found = name_distributions(build.general.depends.python)
     if isinstance(build.framework, TvmFfiFramework):
-        found.append(format_requirement(TvmFfi(pinned_interface())))
-    return tuple(found)
+        found += (format_requirement(TvmFfi(pinned_interface())),)
+    return found
 
 
 def _for_tests(request: ShellRequest, build: Build) -> tuple[str, ...]:

@@ -90,11 +90,12 @@ def read_sources(project: Path, build: Build) -> SourceSet:
         return tuple(read)
 
     listed = read_all(listed_paths(build), "build.toml lists it")
-    directory = extension_directory(build)
-    faults += find_strays(project, directory)
+    faults += find_strays(project, build.extension)
     if faults:
         raise ProjectError("\n".join(faults))
-    extension = read_all(sorted(_walk_extension(project, build)), f"it is part of {directory}")
+    extension = read_all(
+        sorted(_walk_extension(project, build)), f"it is part of {build.extension}"
+    )
     if faults:
         raise ProjectError("\n".join(faults))
     return SourceSet(listed=listed, extension=extension)
@@ -185,16 +186,10 @@ def find_full_abi_header(data: bytes) -> str | None:
     return None
 
 
-def extension_directory(build: Build) -> str:
-    """Return the directory of the Python side of a project."""
-    return "tvm-ffi-ext" if isinstance(build.framework, TvmFfiFramework) else "torch-ext"
-
-
 def _walk_extension(project: Path, build: Build) -> Iterator[str]:
     """Yield the files under ``torch-ext`` that the author wrote."""
-    top = project / extension_directory(build)
-    generated = f"{extension_directory(build)}/{build.general.module}/{GENERATED}"
-    for directory, names, files in os.walk(top):
+    generated = f"{build.extension}/{build.general.module}/{GENERATED}"
+    for directory, names, files in os.walk(project / build.extension):
         names[:] = [name for name in names if _is_source(name)]
         for name in files:
             path = (Path(directory) / name).relative_to(project).as_posix()

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import ast
-import json
 import platform
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from kernel_builder import tvm_ffi_probe, variant_import
+from kernel_builder import tvm_ffi_probe
 from kernel_builder.check.subject import SharedLibrary
 from kernel_builder.check.tvm_ffi import find_oldest_release, list_functions
 from kernel_builder.environment import Environment
-from kernel_builder.errors import CommandError, ImportCheckError
-from kernel_builder.import_check import describe_needed, find_loader, python_places
+from kernel_builder.import_check import describe_needed, find_loader, run_probe
 from kernel_builder.planned import VariantBuild
-from kernel_builder.sandbox import OPEN, Sandbox, View, run_confined
+from kernel_builder.sandbox import OPEN, Sandbox
 from kernel_builder.settings import Settings
 from kernel_spec.binary import read_elf
 
-_SECONDS = 300
 # What hands tensors to a kernel, and need not be here for it to be built.
 _COMPANIONS = ("torch", "numpy", "jax", "jax_tvm_ffi", "cupy", "triton")
 
@@ -107,50 +103,33 @@ def _probe(
     """Load and import a variant in a new, isolated Python; return a module that is not here, or None."""
     assert environment.tvm_ffi is not None
     preload = [] if environment.cuda is None else [environment.cuda.cudart]
+    request = {
+        "directory": str(made),
+        "op_id": build.op_id,
+        "library": str(made / build.library),
+        "functions": functions,
+        "tvm_ffi": str(environment.tvm_ffi.root),
+        "allowed": [*_COMPANIONS, *_modules(build)],
+        "skip_import": build.skip_import_check is not None,
+        "preload": [str(path) for path in preload],
+        "loader": find_loader(),
+        "needed": [each.repo_id for each in build.kernel_depends],
+    }
     with tempfile.TemporaryDirectory(prefix="import-") as scratch:
-        asked = Path(scratch) / "request.json"
-        request = {
-            "directory": str(made),
-            "op_id": build.op_id,
-            "library": str(made / build.library),
-            "functions": functions,
-            "tvm_ffi": str(environment.tvm_ffi.root),
-            "allowed": [*_COMPANIONS, *_modules(build)],
-            "skip_import": build.skip_import_check is not None,
-            "preload": [str(path) for path in preload],
-            "loader": find_loader(),
-            "needed": [each.repo_id for each in build.kernel_depends],
-        }
-        asked.write_text(json.dumps(request))
-        program = Path(tvm_ffi_probe.__file__)
-        readable = [made, *preload, program, Path(variant_import.__file__)]
-        readable += [environment.tvm_ffi.root, *python_places()]
-        try:
-            run_confined(
-                [sys.executable, "-I", "-B", program, asked],
-                sandbox=sandbox,
-                view=View(readable=tuple(readable), writable=(Path(scratch),), gpu=True),
-                cwd=made,
-                variables=settings.variables,
-                timeout=_SECONDS,
-            )
-        except CommandError as err:
-            if err.finished.code != tvm_ffi_probe.LACKING:
-                raise _describe(made, err) from err
-            return asked.with_name("lacking").read_text()
-    return None
+        whole = run_probe(
+            tvm_ffi_probe.__file__,
+            request,
+            seen=(made, *preload, environment.tvm_ffi.root),
+            scratch=Path(scratch),
+            lacking=tvm_ffi_probe.LACKING,
+            settings=settings,
+            sandbox=sandbox,
+            what="loaded with TVM FFI",
+        )
+        return None if whole else (Path(scratch) / "lacking").read_text()
 
 
 def _modules(build: VariantBuild) -> Iterator[str]:
     """Yield the modules that a variant says it needs, besides TVM FFI itself."""
     yield from (name.replace("-", "_") for name in build.python_depends if name != "tvm-ffi")
     yield from (Requirement(text).name.replace("-", "_") for text in build.python_requires)
-
-
-def _describe(made: Path, err: CommandError) -> ImportCheckError:
-    code = err.finished.code
-    died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
-    said = err.finished.output.rstrip()
-    return ImportCheckError(
-        f"{made.name}: cannot be loaded with TVM FFI in a clean process ({died}):\n{said}"
-    )

@@ -12,7 +12,7 @@ from kernel_builder.config.model import (
     TorchFramework,
     TvmFfiFramework,
 )
-from kernel_builder.sources import SourceSet, extension_directory
+from kernel_builder.sources import SourceSet
 from kernel_spec.backend import BackendKind
 
 _CXX = frozenset({".cpp", ".cc", ".cxx", ".c"})
@@ -120,7 +120,7 @@ def packaged_files(build: Build, sources: SourceSet) -> tuple[str, ...]:
 
     Packaged is ``.py``, and what ``pyext`` lists (``.pyi`` where it lists nothing).
     """
-    top = f"{extension_directory(build)}/{build.general.module}/"
+    top = f"{build.extension}/{build.general.module}/"
     extensions = _extensions(build.framework)
     return tuple(
         file.path.removeprefix(top)
@@ -135,7 +135,7 @@ def _extensions(framework: Framework) -> tuple[str, ...]:
 
 def unpackaged_notes(build: Build, sources: SourceSet) -> list[str]:
     """Name the files of the module that stay behind, since their authors may not expect it."""
-    top = f"{extension_directory(build)}/{build.general.module}/"
+    top = f"{build.extension}/{build.general.module}/"
     extensions = _extensions(build.framework)
     return [
         f"{file.path} is not packaged; "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
+from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import compare, digest_tree
 from kernel_spec.errors import IntegrityError
@@ -49,7 +50,7 @@ def library_name(subject: Subject) -> str | None:
 
 
 def _extension(subject: Subject) -> str:
-    return "tvm-ffi-ext" if is_of_tvm_ffi(subject) else "torch-ext"
+    return TVM_FFI_EXTENSION if is_of_tvm_ffi(subject) else TORCH_EXTENSION
 
 
 def check_entry(library: SharedLibrary, subject: Subject) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import project_argument
+from kernel_builder.cli.frame import place_of, project_argument
 
 
 @click.command("check")
@@ -32,9 +32,8 @@ from kernel_builder.cli.frame import project_argument
 def check(directory: Path, gate: bool, device: str, seconds: float) -> None:
     """Check the variants of DIR: a project, its build directory, or one variant."""
     from kernel_builder.check.variant import check_variant, find_variants
-    from kernel_builder.config.model import FILE_NAME
 
-    place = directory.parent if directory.name == FILE_NAME else directory
+    place = place_of(directory)
     failed = False
     for variant in find_variants(place):
         findings = check_variant(variant.resolve())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.frame import project_argument
+from kernel_builder.cli.frame import place_of, project_argument
 
 if TYPE_CHECKING:
     from kernel_builder.check.abi import Interfaces
@@ -72,7 +72,6 @@ def check_abi(
     from kernel_builder.check.abi import Interfaces, list_libraries
     from kernel_builder.check.abi import check_abi as check_libraries
     from kernel_builder.check.variant import find_variants
-    from kernel_builder.config.model import FILE_NAME
     from kernel_builder.policy import list_policies
     from kernel_spec.version import MajorMinor
 
@@ -81,7 +80,7 @@ def check_abi(
         raise click.BadParameter(
             f"{manylinux!r}: expected one of {known}", param_hint="--manylinux"
         )
-    place = directory.parent if directory.name == FILE_NAME else directory
+    place = place_of(directory)
     failed = False
     for found in find_variants(place):
         variant = found.resolve()

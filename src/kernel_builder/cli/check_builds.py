@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import project_argument
+from kernel_builder.cli.frame import place_of, project_argument
 
 
 @click.command("check-builds")
@@ -14,9 +14,8 @@ from kernel_builder.cli.frame import project_argument
 def check_builds(directory: Path) -> None:
     """Check that each variant of DIR has a metadata.json that can be read, all of one kernel."""
     from kernel_builder.check.builds import find_build_faults, list_builds
-    from kernel_builder.config.model import FILE_NAME
 
-    place = directory.parent if directory.name == FILE_NAME else directory
+    place = place_of(directory)
     builds = list_builds(place)
     faults = find_build_faults(builds)
     for fault in faults:

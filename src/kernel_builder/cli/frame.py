@@ -107,6 +107,13 @@ def project_argument(command: _Command) -> _Command:
     return click.argument("directory", metavar="[DIR]", type=kind, default=Path())(command)
 
 
+def place_of(directory: Path) -> Path:
+    """Return the directory that ``[DIR]`` means, whether a project is there or built variants alone."""
+    from kernel_builder.config.model import FILE_NAME
+
+    return directory.parent if directory.name == FILE_NAME else directory
+
+
 def selection_options(command: _Command) -> _Command:
     """Add ``--backend`` and ``--variant``, each as often as wanted."""
     command = click.option(

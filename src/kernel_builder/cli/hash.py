@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import project_argument
+from kernel_builder.cli.frame import place_of, project_argument
 
 
 @click.command("hash")
@@ -18,10 +18,9 @@ def hash_variants(directory: Path) -> None:
     gate, which was of other files, is taken away.
     """
     from kernel_builder.check.variant import find_variants
-    from kernel_builder.config.model import FILE_NAME
     from kernel_builder.described import write_digest
 
-    place = directory.parent if directory.name == FILE_NAME else directory
+    place = place_of(directory)
     for found in find_variants(place):
         variant = found.resolve()
         changed = write_digest(variant)

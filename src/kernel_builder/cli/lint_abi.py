@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import json_option, project_argument
+from kernel_builder.cli.frame import json_option, place_of, project_argument
 from kernel_spec.amounts import format_count
 
 
@@ -17,14 +17,14 @@ from kernel_spec.amounts import format_count
 @json_option
 def lint_abi(directory: Path, as_json: bool) -> None:
     """Say which lines of DIR keep it from one binary for every torch: torch's stable ABI."""
-    from kernel_builder.check.stable_source import SUFFIXES, check_stable_source
-    from kernel_builder.config.model import FILE_NAME, TvmFfiFramework
+    from kernel_builder.check.stable_source import SUFFIXES, check_stable_source, check_texts
+    from kernel_builder.config.model import TvmFfiFramework
     from kernel_builder.config.read import read_build
     from kernel_builder.errors import ProjectError
     from kernel_builder.known import read_known
     from kernel_builder.sources import read_sources
 
-    place = directory.parent if directory.name == FILE_NAME else directory
+    place = place_of(directory)
     build = read_build(place)
     if isinstance(build.framework, TvmFfiFramework):
         raise ProjectError(
@@ -32,18 +32,18 @@ def lint_abi(directory: Path, as_json: bool) -> None:
         )
     sources = read_sources(place, build)
     files = sorted({each.path for each in sources.listed if Path(each.path).suffix in SUFFIXES})
-    findings = [
-        finding
-        for file in files
-        for finding in check_stable_source(
-            (place / file).read_text(encoding="utf-8", errors="replace"), file
-        )
-    ]
+    texts = [((place / file).read_text(encoding="utf-8", errors="replace"), file) for file in files]
+    findings = [finding for text, file in texts for finding in check_stable_source(text, file)]
+    warnings = [finding for text, file in texts for finding in check_texts(text, file)]
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in findings], indent=2))
+        click.echo(json.dumps([asdict(each) for each in (*findings, *warnings)], indent=2))
     else:
         for finding in findings:
             click.echo(f"{finding.file}: {finding.symbol}: {finding.message}; {finding.fix}")
+        for warning in warnings:
+            click.echo(
+                f"{warning.file}: warning: {warning.symbol}: {warning.message}; {warning.fix}"
+            )
         count = len({each.file for each in findings})
         click.echo(
             f"{count} lines block the stable ABI; docs/guide/checks.md says how to go on"

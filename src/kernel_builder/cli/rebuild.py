@@ -52,11 +52,11 @@ def rebuild(
     settings = read_input_settings(cuda_home=cuda_home, sandbox=sandbox, sources=sources)
     name, _, revision = reference.partition("@")
     repo = parse_repo_id(name)
-    url = hub or choose_hub(settings.hubs, repo.owner, settings.endpoint)
+    chosen = choose_hub(hub, owner=repo.owner, hubs=settings.hubs, default=settings.endpoint)
     with open_reporter(sys.stderr) as reporter:
         verdicts = verify_rebuild(
             repo,
-            open_remote(url, token_hub=settings.endpoint, cache=settings.cache),
+            open_remote(chosen, token_hub=settings.endpoint, cache=settings.cache),
             settings=settings,
             revision=revision or None,
             variants=frozenset(variants),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from kernel_builder.cli.frame import cuda_option, project_argument
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _KEY = "kernel_builder.command"
 
 
@@ -31,59 +30,13 @@ class _ShellCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
-def _shell_options(command: _Command) -> _Command:
-    command = click.option(
-        "--with",
-        "extras",
-        multiple=True,
-        metavar="REQUIREMENT",
-        help="A package besides, as pip reads it.",
-    )(command)
-    command = click.option(
-        "--torch",
-        metavar="VERSION",
-        help="The version of torch [default: the builder's own, where it fits].",
-    )(command)
-    return click.option("--variant", metavar="NAME", help="The variant that it is for.")(command)
-
-
-@click.command("devshell", cls=_ShellCommand)
-@project_argument
-@_shell_options
-@cuda_option
-def devshell(
-    directory: Path,
-    variant: str | None,
-    torch: str | None,
-    extras: tuple[str, ...],
-    cuda_home: Path | None,
-) -> None:
-    """Open a shell, or run a command, where DIR can be built: torch, CMake, Ninja, the toolkit."""
-    _enter(directory, variant, torch, extras, cuda_home, tests=False)
-
-
-@click.command("testshell", cls=_ShellCommand)
-@project_argument
-@_shell_options
-@cuda_option
-def testshell(
-    directory: Path,
-    variant: str | None,
-    torch: str | None,
-    extras: tuple[str, ...],
-    cuda_home: Path | None,
-) -> None:
-    """Open a shell, or run a command, where the variant is built and get_kernel finds it."""
-    _enter(directory, variant, torch, extras, cuda_home, tests=True)
-
-
 def _enter(
     directory: Path,
+    *,
     variant: str | None,
     torch: str | None,
     extras: tuple[str, ...],
     cuda_home: Path | None,
-    *,
     tests: bool,
 ) -> None:
     from kernel_builder.config.read import find_project
@@ -105,3 +58,40 @@ def _enter(
     )
     sys.stdout.flush()
     run_shell(shell)
+
+
+def _make_command(name: str, help_text: str, *, tests: bool) -> click.Command:
+    """Make a command that enters a shell; `tests`: one where the variant is built and can be loaded."""
+    options = (
+        project_argument,
+        click.option("--variant", metavar="NAME", help="The variant that it is for."),
+        click.option(
+            "--torch",
+            metavar="VERSION",
+            help="The version of torch [default: the builder's own, where it fits].",
+        ),
+        click.option(
+            "--with",
+            "extras",
+            multiple=True,
+            metavar="REQUIREMENT",
+            help="A package besides, as pip reads it.",
+        ),
+        cuda_option,
+    )
+    command: Any = partial(_enter, tests=tests)
+    for option in reversed(options):
+        command = option(command)
+    return click.command(name, cls=_ShellCommand, help=help_text)(command)
+
+
+devshell = _make_command(
+    "devshell",
+    "Open a shell, or run a command, where DIR can be built: torch, CMake, Ninja, the toolkit.",
+    tests=False,
+)
+testshell = _make_command(
+    "testshell",
+    "Open a shell, or run a command, where the variant is built and get_kernel finds it.",
+    tests=True,
+)

@@ -118,21 +118,16 @@ def apply_toolkits(
     if len(stated) > 1:
         raise UsageError(f"{' and '.join(stated)} exclude each other; give one of them")
     versions = tuple(dict.fromkeys(_read_version(text) for text in choice.versions))
+    named = _read_variants(variants)
+    cpus = {each.cpu for each in named}
+    cpu = choice.cpu or (next(iter(cpus)) if len(cpus) == 1 else None)
     if choice.every:
         from kernel_builder.toolchain.cuda import list_pinned
 
-        versions = list_pinned(platform.machine())
-    named = _read_variants(variants)
-    if not stated:
-        versions = tuple(
-            dict.fromkeys(
-                each.backend.version
-                for each in named
-                if each.backend.kind is BackendKind.CUDA and each.backend.version is not None
-            )
-        )
-    cpus = {each.cpu for each in named}
-    cpu = choice.cpu or (next(iter(cpus)) if len(cpus) == 1 else None)
+        versions = list_pinned(cpu or platform.machine())
+    elif not stated:
+        of_variants = (each.backend for each in named if each.backend.kind is BackendKind.CUDA)
+        versions = tuple(dict.fromkeys(each.version for each in of_variants if each.version))
     home = None if choice.home is None else choice.home.absolute()
     return replace(settings, cuda_home=home, cuda_versions=versions, cpu=cpu)
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernel_builder.cli.frame import project_argument
+from kernel_builder.cli.frame import place_of, project_argument
 
 if TYPE_CHECKING:
-    from kernel_builder.settings import Settings
     from kernel_builder.upload import Uploaded, UploadOptions
     from kernel_builder.upload_plan import UploadPlan
 
@@ -88,19 +87,23 @@ def upload(
     What is published stays: variants are added, and nothing is replaced or deleted unless --replace
     or --prune says so. DIR may also hold built variants without a project.
     """
-    from kernel_builder.config.model import FILE_NAME
     from kernel_builder.errors import ProjectError
-    from kernel_builder.remote import open_remote
+    from kernel_builder.remote import choose_hub, open_remote
     from kernel_builder.settings import read_settings
     from kernel_builder.upload import UploadOptions, upload
     from kernel_builder.upload_plan import format_upload
 
     settings = read_settings()
-    directory = directory.parent if directory.name == FILE_NAME else directory
+    directory = place_of(directory)
     if not directory.exists():
         raise ProjectError(f"{directory}: no such directory; expected a project or built variants")
     options = UploadOptions(**wanted)
-    url = hub or _choose_hub(directory, options, settings)
+    chosen = choose_hub(
+        hub,
+        owner=_find_owner(directory, options),
+        hubs=settings.hubs,
+        default=settings.default_hub,
+    )
     is_silent = quiet or as_json
 
     def confirm(plan: UploadPlan) -> bool:
@@ -113,7 +116,7 @@ def upload(
 
     done = upload(
         directory,
-        open_remote(url, token_hub=settings.endpoint, cache=settings.cache),
+        open_remote(chosen, token_hub=settings.endpoint, cache=settings.cache),
         settings=settings,
         options=options,
         confirm=confirm,
@@ -127,16 +130,15 @@ def upload(
         click.echo(_format_result(done, is_dry=dry_run))
 
 
-def _choose_hub(directory: Path, options: UploadOptions, settings: Settings) -> str:
+def _find_owner(directory: Path, options: UploadOptions) -> str:
+    """Return who a kernel is published for; an empty text where nothing says so."""
     from kernel_builder.config.model import FILE_NAME
     from kernel_builder.config.read import read_build
-    from kernel_builder.remote import choose_hub
 
-    owner = options.repo_id.partition("/")[0] if options.repo_id else ""
-    if not owner and (directory / FILE_NAME).is_file():
-        stated = read_build(directory).general.repo_id
-        owner = stated.owner if stated else ""
-    return choose_hub(settings.hubs, owner, settings.default_hub)
+    if options.repo_id:
+        return options.repo_id.partition("/")[0]
+    stated = read_build(directory).general.repo_id if (directory / FILE_NAME).is_file() else None
+    return stated.owner if stated else ""
 
 
 def describe(done: Uploaded, *, is_dry: bool = False) -> dict[str, Any]:

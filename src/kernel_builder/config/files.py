@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kernel_builder.config.check import check_name, check_path
+from kernel_builder.config.edition import FRAMEWORKS
 from kernel_builder.config.lines import KeyPath
+from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_builder.config.table import Faults
 from kernel_spec.names import module_name
-
-# Where each framework keeps the Python side of a kernel.
-EXTENSION_DIRECTORIES = {
-    "torch": "torch-ext",
-    "torch-noarch": "torch-ext",
-    "tvm-ffi": "tvm-ffi-ext",
-}
 
 
 def check_files(project: Path, raw: Mapping[str, Any], faults: Faults) -> None:
@@ -68,8 +63,9 @@ def _check_module(project: Path, raw: Mapping[str, Any], faults: Faults) -> None
     name = general.get("name") if isinstance(general, dict) else None
     if not isinstance(name, str) or check_name(name) is not None:
         return
-    framework = next((key for key in raw if key in EXTENSION_DIRECTORIES), "torch")
-    module = f"{EXTENSION_DIRECTORIES[framework]}/{module_name(name)}/__init__.py"
+    framework = next((key for key in raw if key in FRAMEWORKS), None)
+    extension = TVM_FFI_EXTENSION if framework == "tvm-ffi" else TORCH_EXTENSION
+    module = f"{extension}/{module_name(name)}/__init__.py"
     if (refusal := _refusal(project / module)) is not None:
         message = f'"{module[:80]}" cannot be looked at: {refusal}'
         faults.add(("general", "name"), "missing-file", message)

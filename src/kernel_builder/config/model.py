@@ -12,6 +12,9 @@ from kernel_spec.names import RepoId, module_name
 
 CURRENT_EDITION = 5
 FILE_NAME = "build.toml"
+# Where the Python side of a kernel lies in its project.
+TORCH_EXTENSION = "torch-ext"
+TVM_FFI_EXTENSION = "tvm-ffi-ext"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,3 +220,9 @@ class Build:
     testing: Testing = Testing()
     warnings: tuple[str, ...] = ()
     doubts: tuple[ConfigFault, ...] = ()
+
+    @property
+    def extension(self) -> str:
+        """The directory of the project that its Python module lies in."""
+        is_tvm_ffi = isinstance(self.framework, TvmFfiFramework)
+        return TVM_FFI_EXTENSION if is_tvm_ffi else TORCH_EXTENSION

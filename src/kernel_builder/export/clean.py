@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_builder.errors import ExportError
 from kernel_builder.export.files import HEADER
 from kernel_builder.export.generated import (
@@ -125,7 +126,10 @@ def _is_work(place: Path) -> bool:
 def _made_in_place(target: Path, manifest: Manifest) -> set[str]:
     """Return what an installation in place put into the module."""
     found: set[str] = set()
-    for directory, suffix in (("torch-ext", r"\.abi3\.so"), ("tvm-ffi-ext", r"\.so")):
+    for directory, suffix in (
+        (TORCH_EXTENSION, r"\.abi3\.so"),
+        (TVM_FFI_EXTENSION, r"\.so"),
+    ):
         found |= _made_in_module(target, Path(directory, manifest.module), suffix, manifest)
     return found
 

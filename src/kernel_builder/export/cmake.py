@@ -12,7 +12,6 @@ from kernel_builder.export.backends import BackendExport, Toolkit
 from kernel_builder.export.quote import quote_cmake, quote_option, quote_path
 from kernel_builder.export.units import UnitFlags, shared_options, sort_flags
 from kernel_builder.flags import CXX20_SINCE
-from kernel_builder.sources import extension_directory
 from kernel_spec.backend import BackendKind
 
 _HERE = "${CMAKE_CURRENT_SOURCE_DIR}"
@@ -45,7 +44,7 @@ def format_cmake(
         f"set(KERNEL_COMPILED {' '.join(compiled)})".replace(" )", ")"),
         f"set(KERNEL_BUILD_TOML {digest})",
         f"set(KERNEL_FRAMEWORK {_framework(build)})",
-        f"set(KERNEL_EXTENSION {extension_directory(build)})",
+        f"set(KERNEL_EXTENSION {build.extension})",
         f"set(KERNEL_CXX20_SINCE {CXX20_SINCE})",
         *_call("set", "KERNEL_PYTHON_FILES", map(quote_path, backends[0].build.package)),
         "include(cmake/kernel.cmake)",

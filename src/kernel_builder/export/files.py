@@ -11,10 +11,9 @@ from kernel_builder.config.model import Build, TvmFfiFramework
 from kernel_builder.export.backends import BackendExport
 from kernel_builder.export.cmake import format_cmake
 from kernel_builder.export.quote import format_python, quote_text
-from kernel_builder.known import read_known
+from kernel_builder.known import name_distributions
 from kernel_builder.package import OPS_FILE, format_ops
 from kernel_builder.planned import VariantBuild
-from kernel_builder.sources import extension_directory
 from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
 from kernel_builder.toolchain.tvm_ffi import DISTRIBUTION, pinned_interface
 from kernel_spec.framework import TvmFfi, format_requirement
@@ -84,7 +83,7 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
         framework="tvm-ffi" if tvm_ffi else "torch",
         distribution=DISTRIBUTION if tvm_ffi else "torch",
         suffix=".so" if tvm_ffi else ".abi3.so",
-        extension=extension_directory(build),
+        extension=build.extension,
         module=build.general.module,
         backends={each.backend.value: _requirements(each) for each in backends},
         sources=sorted(paths),
@@ -131,9 +130,7 @@ def _requirements(export: BackendExport) -> tuple[str, list[str]]:
 
 def _needed(made: VariantBuild) -> tuple[str, ...]:
     """Return the Python packages that a variant imports, as pip reads them."""
-    known = read_known().python_depends
-    names = {name: meant for section in known.values() for name, meant in section.items()}
-    return (*(names.get(name, name) for name in made.python_depends), *made.python_requires)
+    return (*name_distributions(made.python_depends), *made.python_requires)
 
 
 def _packages(build: Build, backends: Sequence[BackendExport]) -> dict[str, object]:

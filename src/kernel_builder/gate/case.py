@@ -13,7 +13,8 @@ class Case:
 
     Attributes:
         name: how reports call it; no two cases of a file share one.
-        function: what is tried: ``function(*inputs)``, or with `out` ``function(out, *inputs)``.
+        function: what is tried: ``function(*inputs)``, or with `out` ``function(out, *inputs)``; a
+            layer (``torch.nn.Module``) counts as one.
         reference: the same in plain torch: ``reference(*inputs)``, whose floating inputs come in
             float64. It must be differentiable where `differentiable` is true.
         inputs: ``inputs(dtype, **sizes)`` makes the arguments of one call, on the device that
@@ -50,8 +51,15 @@ class Case:
         """Refuse a case that could prove nothing.
 
         Raises:
+            TypeError: a function that is none.
             ValueError: no dtype, no size, a step below 1, or a batch that is no size.
         """
+        for what in ("function", "reference", "inputs"):
+            if not callable(given := getattr(self, what)):
+                raise TypeError(
+                    f"case {self.name!r}: {what} is {type(given).__name__}, which cannot be called; expected "
+                    "a function or a torch.nn.Module"
+                )
         if not self.tolerance:
             raise ValueError(
                 f"case {self.name!r}: tolerance names no dtype; expected {{dtype: 1e-6}}"

@@ -188,7 +188,7 @@ def _prove(case: Case, what: str, function: Any, inputs: Sequence[Any]) -> Outco
 
 def as_function(case: Case, function: Callable[..., Any] | None = None) -> Any:
     """Return the function of a case, or another in its place, as one that returns its result."""
-    called = function or case.function
+    called = case.function if function is None else function
 
     def run(*inputs: Any) -> Any:
         if case.out is None:

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from kernel_builder.gate.case import Case
     from kernel_builder.gate.outcome import Outcomes
 
-CHECKS = (
-    "values",
-    "unwritten",
-    "sizes",
-    "layouts",
-    "zeros",
-    "gradients",
-    "compile",
-    "large",
-    "far",
-)
 _OPS = "ops"
 # A case that raises at usual inputs would do so in every check.
 _FIRST = "values"
@@ -90,19 +79,19 @@ def list_checks(
 
     from kernel_builder.gate import compiled, gradients, large, layouts, ops, values
 
-    functions = (
-        values.check_values,
-        values.check_unwritten,
-        values.check_sizes,
-        layouts.check_layouts,
-        values.check_zeros,
-        gradients.check_gradients,
-        compiled.check_compiled,
-        large.check_large,
-        layouts.check_far,
-    )
+    checks = {
+        _FIRST: values.check_values,
+        "unwritten": values.check_unwritten,
+        "sizes": values.check_sizes,
+        "layouts": layouts.check_layouts,
+        "zeros": values.check_zeros,
+        "gradients": gradients.check_gradients,
+        "compile": compiled.check_compiled,
+        "large": large.check_large,
+        "far": layouts.check_far,
+    }
     for case in cases:
-        for name, function in zip(CHECKS, functions, strict=True):
+        for name, function in checks.items():
             yield case.name, name, partial(function, case)
     steady = frozenset(case.name for case in cases if case.name not in died)
     yield "", _OPS, partial(ops.check_registered, namespace, cases, device, steady)

@@ -190,36 +190,35 @@ def _run(
             )
         except CommandError as err:
             lines = _read(answer)
-            if lines and "unusable" in lines[-1]:
-                raise _describe_unusable(request, lines[-1]["unusable"]) from err
-            begun = [line for line in lines if "begin" in line]
-            if not begun or lines[-1] is not begun[-1]:
+            last = lines[-1] if lines else {}
+            if "unusable" in last:
+                raise _describe_unusable(request, last["unusable"]) from err
+            if "begin" not in last:
                 raise
-            last = begun[-1]
             late = time.monotonic() >= until
-            code = err.finished.code
-            how = (
-                f"not done after {seconds:g} s"
-                if late
-                else f"the process ended with signal {-code}"
-            )
-            if not late and code >= 0:
-                how = f"the process ended with exit code {code}"
-            deaths.append(
-                fault(
-                    last["check"],
-                    last["case"],
-                    f"{last['check']}: {how}",
-                    "see what it does at the sizes of this check; --timeout gives it longer"
-                    if late
-                    else "it touches memory that is not its own, or ends the process itself",
-                )
-            )
+            deaths.append(_describe_death(last, err.finished.code, seconds if late else None))
             if late or len(deaths) == _MOST_DEATHS:
                 return lines, deaths
             skip = last["begin"] + 1
-            continue
-        return _read(answer), deaths
+        else:
+            return _read(answer), deaths
+
+
+def _describe_death(begun: Mapping[str, Any], code: int, late: float | None) -> Finding:
+    """Say which check ended the process, and how.
+
+    Args:
+        begun: the line of the check.
+        code: the exit code; negative where a signal ended it.
+        late: the seconds after which it was stopped; None: it was not.
+    """
+    if late is not None:
+        how = f"not done after {late:g} s"
+        fix = "see what it does at the sizes of this check; --timeout gives it longer"
+    else:
+        how = f"the process ended with {'signal' if code < 0 else 'exit code'} {abs(code)}"
+        fix = "it touches memory that is not its own, or ends the process itself"
+    return fault(begun["check"], begun["case"], f"{begun['check']}: {how}", fix)
 
 
 def _describe_unusable(request: Mapping[str, Any], said: str) -> ProjectError:

@@ -49,7 +49,8 @@ def call(case: Case, inputs: Sequence[Any], *, function: Callable[..., Any] | No
     Returns:
         The result, a tensor or a tuple of them; a Refusal where it raised ValueError.
     """
-    run = function or case.function
+    # Not `or`: a compiled module that has no length raises where its truth is asked for.
+    run = case.function if function is None else function
     try:
         if case.out is None:
             return run(*inputs)

@@ -108,13 +108,25 @@ def get_compiler(settings: Settings) -> Compiler:
 def describe_missing(settings: Settings) -> str:
     """Say in one line that there is no C++ compiler, where it was looked for, and what to do."""
     name = settings.cxx or _default(settings)
-    cross = settings.cxx is None and name != _DEFAULT
-    package = f"g++-{name.removesuffix('-g++').replace('_', '-')}" if cross else "g++"
     origin = " (from CXX)" if settings.cxx else ""
     return (
         f"{name} not found{origin}: looked in PATH={settings.search_path}; install it "
-        f"(Debian: apt-get install {package}; Fedora: dnf install gcc-c++) or set CXX to a C++ "
-        f"compiler for {target_cpu(settings)}"
+        f"({_name_packages(settings)}) or set CXX to a C++ compiler for {target_cpu(settings)}"
+    )
+
+
+def _name_packages(settings: Settings) -> str:
+    """Say which packages bring a compiler with its C and C++ libraries, for the processor that is built for.
+
+    Fedora's compilers for other processors bring no C++ library (packages ``cross-gcc`` and ``glibc`` of
+    Fedora 41: a sysroot with a C library is all there is).
+    """
+    cpu = target_cpu(settings)
+    if cpu == platform.machine():
+        return "Debian: apt-get install g++; Fedora: dnf install gcc-c++"
+    return (
+        f"Debian: apt-get install g++-{cpu.replace('_', '-')}-linux-gnu; Fedora's gcc-c++-{cpu}-linux-gnu "
+        "has no C++ library: build in a container of Debian there"
     )
 
 
@@ -163,8 +175,8 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
             missing.append(name)
     if missing:
         raise ToolchainError(
-            f"{compiler.command[0]} has no {', '.join(missing)}; "
-            "install the C and C++ development files (Debian: apt-get install g++ libc6-dev)"
+            f"{compiler.command[0]} has no {', '.join(missing)}; install the C and C++ libraries that it "
+            f"links with ({_name_packages(settings)}), or set CXX to a compiler that has them"
         )
     shared = tuple(files[name] for name in (*_SHARED_LIBRARIES, _LOADERS[cpu]) if name in files)
     facts = [compiler.identity, version, *(file_identity(path) for path in files.values())]

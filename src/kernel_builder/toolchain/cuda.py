@@ -93,9 +93,15 @@ def describe_toolkit(cuda: CudaToolchain | None) -> dict[str, str]:
     return {} if cuda is None or cuda.release is None else {TOOLKIT: cuda.release}
 
 
-def list_pinned(machine: str) -> tuple[MajorMinor, ...]:
-    """Return the versions that are pinned for a machine, the default first."""
-    return tuple(each.version for each in read_cuda_wheels() if each.machine == machine)
+def list_pinned(cpu: str) -> tuple[MajorMinor, ...]:
+    """Return the versions that are pinned for building here for a processor, the default first.
+
+    The compiler is this machine's, and what is linked with the processor's.
+    """
+    wheels = read_cuda_wheels()
+    linked = {each.version for each in wheels if each.machine == cpu}
+    own = (each.version for each in wheels if each.machine == platform.machine())
+    return tuple(version for version in own if version in linked)
 
 
 def find_cuda_versions(settings: Settings, cpu: str) -> tuple[MajorMinor, ...] | str:
@@ -113,13 +119,15 @@ def find_cuda_versions(settings: Settings, cpu: str) -> tuple[MajorMinor, ...] |
             return (find_files(settings.cuda_home).version,)
         except ToolchainError as err:
             raise SelectionError(f"--cuda-home {err}") from err
-    pinned = tuple(each for each in list_pinned(machine) if each in list_pinned(cpu))
+    pinned = list_pinned(cpu)
     unknown = sorted(set(settings.cuda_versions) - set(pinned))
     if unknown:
         have = ", ".join(map(str, pinned)) or f"none for {cpu}"
+        more = "Name an installed toolkit of another version: --cuda-home PATH"
+        if cpu != machine:
+            more = f"No other one is used to build for {cpu} on {machine}"
         raise SelectionError(
-            f"no pinned toolkit {', '.join(map(str, unknown))}; pinned: {have}. "
-            "Name an installed toolkit of another version: --cuda-home PATH"
+            f"no pinned toolkit {', '.join(map(str, unknown))}; pinned: {have}. {more}"
         )
     if not pinned:
         return f"needs a CUDA toolkit for {cpu}: name one with --cuda-home PATH"

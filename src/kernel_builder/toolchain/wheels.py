@@ -151,9 +151,13 @@ def _install(
                 on_line=read_line,
             )
     except CommandError as err:
-        said = [line for line in err.finished.output.splitlines() if "ERROR" in line.upper()]
-        why = said[-1].strip() if said else str(err).splitlines()[-1]
         raise ToolchainUnavailableError(
-            f"{wheels.name} cannot be fetched with pip ({why}); let pip reach a package index "
+            f"{wheels.name} cannot be fetched with pip ({explain_pip(err)}); let pip reach a package index "
             f"(PIP_INDEX_URL, PIP_FIND_LINKS), or {wheels.otherwise}"
         ) from err
+
+
+def explain_pip(err: CommandError) -> str:
+    """Return why pip failed, in its own words: the last error that it wrote, else its last line."""
+    said = [line for line in err.finished.output.splitlines() if "ERROR" in line.upper()]
+    return said[-1].strip() if said else str(err).splitlines()[-1]

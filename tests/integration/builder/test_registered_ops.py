@@ -143,6 +143,8 @@ def test_a_function_that_is_boxed_by_hand_is_told_of(kit: Kit, settings: Setting
     assert report.error is None
     (told,) = [text for text in report.warnings if "could not be compared" in text]
     assert told.startswith("clamp: ")
+    (told,) = [text for text in report.warnings if "stable-text" in text]
+    assert told.startswith("torch-ext/torch_binding.cpp: stable-text: split(mode): a str argument")
 
 
 def test_torch_itself_compares_what_its_full_interface_registers(

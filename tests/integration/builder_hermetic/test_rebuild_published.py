@@ -28,6 +28,7 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId, parse_repo_id
+from kernels.settings import HubAddress
 
 NAME = "torch-stable-abi210-cpu-x86_64-linux"
 REPO: RepoId = parse_repo_id("o/add-stable")
@@ -131,6 +132,21 @@ def test_the_same_bytes_from_the_commit_that_it_names(
         git(root, "reset", "-q", "--hard", commit)
 
 
+def test_a_variant_for_another_processor(
+    published: tuple[Path, DirectoryRemote],
+    hub: DirectoryRemote,
+    settings: Settings,
+    tmp_path: Path,
+    other_cpu: str,
+) -> None:
+    project = Path(shutil.copytree(published[0], tmp_path / "add"))
+    build_project(project, settings=replace(settings, cpu=other_cpu))
+    upload(project, hub, settings=settings, options=UploadOptions(repo_id=str(REPO)))
+    verdicts = verify_rebuild(REPO, hub, settings=settings, project=published[0])
+    assert [each.variant for each in verdicts] == sorted([NAME, NAME.replace("x86_64", other_cpu)])
+    assert all(each.is_same for each in verdicts), format_verdicts(verdicts)
+
+
 def _commit(remote: DirectoryRemote) -> str:
     return remote.read_refs(REPO)[0]["v1"]
 
@@ -140,7 +156,9 @@ def test_a_kernel_on_an_http_hub(
 ) -> None:
     project, remote = published
     hub = serve(remote.hub.root)
-    far = open_remote(hub.url, token_hub="https://hub.example.org", cache=settings.cache)
+    far = open_remote(
+        HubAddress(hub.url), token_hub="https://hub.example.org", cache=settings.cache
+    )
     verdict = only(verify_rebuild(REPO, far, settings=settings, project=project))
     assert verdict.is_same, format_verdicts((verdict,))
 

@@ -16,7 +16,6 @@ BUILD = VariantBuild(
     units=(),
     headers=(),
     package=("__init__.py",),
-    stable_abi=None,
     torch=None,
     archs=(),
     depends=(),

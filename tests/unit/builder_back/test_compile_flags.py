@@ -28,7 +28,6 @@ BUILD = VariantBuild(
     units=(UNIT,),
     headers=(),
     package=(),
-    stable_abi=MajorMinor(2, 10),
     torch=TORCH,
     archs=(),
     depends=(),
@@ -72,7 +71,7 @@ def test_versions_as_torch_writes_them() -> None:
 
 def test_the_stable_abi_is_asked_for_by_version() -> None:
     assert "-DTORCH_TARGET_VERSION=0x020a000000000000" in flags()
-    full = flags(build=replace(BUILD, stable_abi=None))
+    full = flags(build=replace(BUILD, variant=parse_variant("torch213-cxx11-cpu-x86_64-linux")))
     assert not any("TORCH_TARGET_VERSION" in flag for flag in full)
 
 

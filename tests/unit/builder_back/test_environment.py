@@ -129,6 +129,9 @@ def test_another_processor_has_a_compiler_of_its_own(
     missing = host.missing[BackendKind.CPU]
     assert missing.startswith("aarch64-linux-gnu-g++ not found")
     assert "apt-get install g++-aarch64-linux-gnu" in missing
+    # What Fedora calls g++ is for its own processor alone.
+    assert "Fedora's gcc-c++-aarch64-linux-gnu has no C++ library" in missing
+    assert "dnf install" not in missing
     compiler = tmp_path / "aarch64-linux-gnu-g++"
     compiler.write_text("#!/bin/sh\nexit 1\n")
     compiler.chmod(0o755)

@@ -22,7 +22,6 @@ def build(**changes: object) -> VariantBuild:
         "units": (),
         "headers": (),
         "package": ("__init__.py", "sub/deep.py"),
-        "stable_abi": None,
         "torch": None,
         "archs": (),
         "depends": (),

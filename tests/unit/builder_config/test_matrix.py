@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.config.read import read_build
+from kernel_builder.known import read_known
 from kernel_builder.matrix import list_possible
 from kernel_builder.plan import plan
 from kernel_builder.planned import Host
+from kernel_builder.scaffold import plan_project, write_project
 from kernel_builder.sources import read_sources
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
@@ -60,6 +62,27 @@ def test_the_full_interface_has_one_for_each_torch_that_exists() -> None:
     assert other == "torch 2.12 in this environment, found 2.13.0+cpu"
     # No torch is built with CUDA 13.3.
     assert not [name for name in found if "cu133" in name]
+
+
+def test_what_is_built_on_no_such_machine_says_what_it_needs_once(tmp_path: Path) -> None:
+    project = plan_project(name="me/own", backends=["cpu", "metal", "rocm"], licence="MIT")
+    write_project(project, tmp_path / "own")
+    build = read_build(tmp_path / "own")
+    sources = read_sources(tmp_path / "own", build)
+    host = replace(HOST, missing=read_known().uncompiled)
+    found = {
+        each.variant: each.needs
+        for each in list_possible(build, sources, host=host, pinned=PINNED)
+        if each.backend is not BackendKind.CPU
+    }
+    metal, *rocm = sorted(found)
+    assert (metal, {len(each) for each in found.values()}) == (
+        "torch-stable-abi210-metal-aarch64-darwin",
+        {1},
+    )
+    assert found[metal][0].startswith("macOS with Xcode, which this builder does not start yet")
+    assert rocm
+    assert all(found[name][0].startswith("hipcc 7.1 or newer, ") for name in rocm)
 
 
 def test_a_toolkit_of_the_users_is_in_it() -> None:

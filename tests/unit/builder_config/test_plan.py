@@ -245,8 +245,13 @@ def test_a_selection_of_what_is_not_there() -> None:
     with pytest.raises(SelectionError, match=r"no backend xpu.*lists cpu, cuda, rocm") as caught:
         made(selection=Selection(backends=frozenset({BackendKind.XPU})))
     assert caught.value.exit_code == 2
-    with pytest.raises(SelectionError, match=r"(?s)torch-rocm.*cuda: not built here"):
+    with pytest.raises(
+        SelectionError, match=r"its backend is not built .*\n  cuda: not built here"
+    ):
         made(selection=Selection(variants=frozenset({"torch-stable-abi210-cu130-x86_64-linux"})))
+    for unknown in ("torch-xpu", "torch-stable-abi29-cpu-x86_64-linux", "nonsense"):
+        with pytest.raises(SelectionError, match=r"expected one of torch-rocm, .*\n  cuda: not"):
+            made(selection=Selection(variants=frozenset({unknown})))
 
 
 def test_an_op_id_names_module_backend_and_content() -> None:

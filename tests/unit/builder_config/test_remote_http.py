@@ -23,12 +23,12 @@ from kernel_builder.commit_plan import (
     read_local_file,
 )
 from kernel_builder.errors import UploadError
-from kernel_builder.remote import open_remote
+from kernel_builder.remote import open_remote, read_hub
 from kernel_builder.remote_http import HttpRemote
 from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.names import parse_repo_id
 from kernels.errors import SettingsError
-from kernels.settings import NETWORK_VARIABLES
+from kernels.settings import NETWORK_VARIABLES, HubAddress
 
 REPO = parse_repo_id("me/my-op")
 COMMIT = "c" * 40
@@ -243,7 +243,8 @@ def test_refusals_say_what_to_do(
 
 def test_the_token_goes_to_one_hub_alone(hub, tmp_path) -> None:
     def open_api(url: str, token_hub: str) -> Any:
-        return open_remote(url, token_hub=token_hub, cache=tmp_path)._api()  # type: ignore[attr-defined]
+        hub = read_hub(url, origin="--hub")
+        return open_remote(hub, token_hub=token_hub, cache=tmp_path)._api()  # type: ignore[attr-defined]
 
     api = open_api("https://other.example/", "https://hub.example")
     assert (api.endpoint, api.token) == ("https://other.example", False)
@@ -256,9 +257,9 @@ def test_the_token_goes_to_one_hub_alone(hub, tmp_path) -> None:
 def test_a_hub_that_does_not_answer(tmp_path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        hub = HubAddress(f"http://127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(UploadError, match=r"127\.0\.0\.1:\d+: cannot be reached \(.*\)$"):
-            open_remote(url, token_hub="https://hub.example", cache=tmp_path).read_refs(REPO)
+            open_remote(hub, token_hub="https://hub.example", cache=tmp_path).read_refs(REPO)
 
 
 @pytest.mark.parametrize("failure", [ValueError("Expecting value"), TypeError("list indices")])
@@ -343,14 +344,15 @@ def gate():
 
 def test_the_password_of_a_hub_goes_to_it_and_into_no_message(environment, gate, tmp_path) -> None:
     address, shown = gate
-    remote = open_remote(f"http://me:s3cret@{address}/", token_hub="https://t", cache=tmp_path)
+    hub = read_hub(f"http://me:s3cret@{address}/", origin="--hub")
+    remote = open_remote(hub, token_hub="https://t", cache=tmp_path)
     assert remote.url == f"http://{address}"
     assert remote.read_refs(REPO) == ({}, {})
     assert shown == ["Basic bWU6czNjcmV0"]
     with pytest.raises(UploadError) as refused:
         remote.read_branch(REPO, "v1", COMMIT)
     with pytest.raises(UsageError) as malformed:
-        open_remote("https://me:s3/cret@hub", token_hub="https://t", cache=tmp_path)
+        read_hub("https://me:s3/cret@hub", origin="--hub")
     for caught in (refused, malformed):
         assert "cret" not in str(caught.value)
     assert remote.url in str(refused.value)

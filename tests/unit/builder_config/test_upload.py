@@ -17,7 +17,7 @@ from kernel_builder.errors import ProjectError, UploadError
 from kernel_builder.package import write_variant
 from kernel_builder.plan import plan
 from kernel_builder.planned import Host
-from kernel_builder.remote import choose_hub, open_remote
+from kernel_builder.remote import choose_hub, read_hub
 from kernel_builder.remote_directory import DirectoryRemote, open_directory_remote
 from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
@@ -28,6 +28,7 @@ from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.metadata import Provenance
 from kernel_spec.names import parse_repo_id
 from kernel_spec.wire import TreeFile
+from kernels.errors import SettingsError
 
 REPO = parse_repo_id("me/my-op")
 SETTINGS = read_settings({**os.environ, "XDG_CACHE_HOME": "/nonexistent"})
@@ -475,13 +476,16 @@ def test_only_http_hubs_refuse_what_differs_from_the_last_commit(project, remote
     ],
 )
 def test_the_hub_of_an_owner(hubs: str | None, chosen: str) -> None:
-    assert choose_hub(hubs, "me", "https://public") == chosen
+    found = choose_hub(None, owner="me", hubs=hubs, default="https://public")
+    assert found.url == chosen
+    stated = choose_hub("https://u:p@stated", owner="me", hubs=hubs, default=None)
+    assert (stated.url, stated.credentials) == ("https://stated", "u:p")
 
 
 @pytest.mark.parametrize("hubs", [None, "", "they=https://b"])
 def test_the_public_hub_is_never_meant_unless_it_is_named(hubs: str | None) -> None:
     with pytest.raises(UsageError, match=r"(?s)--hub file:///.*--hub https://huggingface\.co"):
-        choose_hub(hubs, "me", None)
+        choose_hub(None, owner="me", hubs=hubs, default=None)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +493,14 @@ def test_the_public_hub_is_never_meant_unless_it_is_named(hubs: str | None) -> N
 )
 def test_what_is_no_hub(url: str) -> None:
     with pytest.raises(UsageError):
-        open_remote(url, token_hub="https://public", cache=Path("unused"))
+        read_hub(url, origin="--hub")
+
+
+def test_a_hub_of_the_settings_that_is_none_names_the_variable() -> None:
+    with pytest.raises(SettingsError, match=r"^KERNELS_HUB: 'hub\.corp' is not a hub"):
+        choose_hub(None, owner="me", hubs="hub.corp", default=None)
+    with pytest.raises(UsageError, match=r"^HF_ENDPOINT hub\.corp: expected"):
+        choose_hub(None, owner="me", hubs=None, default="hub.corp")
 
 
 def test_a_card_that_cannot_be_filled_in_names_its_line(project) -> None:

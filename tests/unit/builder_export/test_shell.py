@@ -13,6 +13,7 @@ import pytest
 from kernel_builder import shell, venvs
 from kernel_builder.errors import CommandError, SelectionError, ToolchainUnavailableError
 from kernel_builder.process import Finished
+from kernel_builder.scaffold import plan_project, write_project
 from kernel_builder.settings import read_session, read_settings
 from kernel_builder.shell import (
     LOADER_NEEDS,
@@ -205,6 +206,17 @@ def test_a_variant_that_there_is_not_is_refused_at_once(prepared, filled, projec
     ):
         with pytest.raises((SelectionError, ToolchainUnavailableError)):
             prepared(project, tests=True, variant=name)
+    assert filled == []
+
+
+def test_a_shell_where_nothing_could_be_compiled_is_refused_at_once(
+    prepared, filled, tmp_path: Path
+) -> None:
+    asked = plan_project(name="me/own", backends=["cpu", "rocm"], licence="MIT")
+    write_project(asked, tmp_path / "own")
+    name = "torch-stable-abi210-rocm71-x86_64-linux"
+    with pytest.raises(SelectionError, match="--variant: rocm: not built here: needs hipcc"):
+        prepared(tmp_path / "own", variant=name)
     assert filled == []
 
 

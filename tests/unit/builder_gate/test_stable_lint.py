@@ -1,11 +1,13 @@
 """What keeps C++ sources from torch's stable ABI: the line, the name and its replacement."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from kernel_builder.check.stable_source import check_stable_source
+from kernel_builder.check.stable_source import check_stable_source, check_texts
 from kernel_builder.cli.lint_abi import lint_abi
 from kernel_builder.policy import read_replacements
 
@@ -112,6 +114,44 @@ def test_kernels_that_are_stable_have_nothing(name: str) -> None:
     result = CliRunner().invoke(lint_abi, [str(COMMUNITY / name)])
     assert result.exit_code == 0, result.output
     assert "blocks the stable ABI: builds are for it, from torch 2.10 on" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "symbols"),
+    [
+        ('ops.def("f(Tensor x, str mode) -> Tensor");', ["f(mode)"]),
+        (
+            'm.def("f(str a="\n "\'b\', *, str? c=None, str[] d, int s) -> str", &f);',
+            ["f(a, c, d)"],
+        ),
+        ('ops . def ( R"(f(str mode) -> ())" );', ["f(mode)"]),
+        ('ops.def("f(Tensor string, int str) -> str");', []),
+        ("ops.def(\"f(Tensor x, str a='(str b, str c)') -> ()\");", ["f(a)"]),
+        ('// ops.def("f(str mode) -> ()");', []),
+        ('ops.impl("f", &f); ops.def("f"); m.def("f", &f, "f(str mode)");', []),
+    ],
+)
+def test_texts_that_ops_take_are_warned_of(text: str, symbols: list[str]) -> None:
+    found = list(check_texts(f"\n{text}\n", "a.cpp"))
+    assert [each.symbol for each in found] == symbols
+    for each in found:
+        assert each.file == "a.cpp:2"
+        assert "never frees" in each.message
+        assert "take an int" in each.fix
+
+
+def test_a_warning_blocks_nothing(tmp_path: Path) -> None:
+    shutil.copytree(KITS / "add_stable", tmp_path / "kit")
+    binding = tmp_path / "kit" / "torch-ext" / "torch_binding.cpp"
+    text = binding.read_text()
+    binding.write_text(f'{text}\n// more\nvoid g(int m) {{ x.def("g(str mode) -> ()"); }}\n')
+    result = CliRunner().invoke(lint_abi, [str(tmp_path / "kit")])
+    line = text.count("\n") + 3
+    assert result.exit_code == 0
+    assert f"torch_binding.cpp:{line}: warning: g(mode): a str argument is copied" in result.output
+    assert "blocks the stable ABI: builds are for it" in result.output
+    result = CliRunner().invoke(lint_abi, [str(tmp_path / "kit"), "--json"])
+    assert [each["rule"] for each in json.loads(result.output)] == ["stable-text"]
 
 
 def test_the_data_is_whole() -> None:

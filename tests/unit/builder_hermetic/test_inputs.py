@@ -2,7 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.inputs import SystemHeaders, find_foreign
+from kernel_builder.inputs import (
+    SystemHeaders,
+    find_foreign,
+    identify_cuda_headers,
+    walk_cuda_headers,
+)
 
 SYSTEM = SystemHeaders(
     own=("/usr/include/c++/12", "/usr/lib/gcc/x86_64-linux-gnu/12/include"),
@@ -74,3 +79,42 @@ def test_headers_of_a_toolkit_among_all_others_are_inputs_where_it_is_built_with
     others = ["/usr/include/zlib.h", "/usr/include/curl/curl.h", "/usr/include/npth.h"]
     found = find_foreign(others, stage=stage, roots=[stage], system=SYSTEM, cuda=True)
     assert found == tuple(others)
+
+
+@pytest.fixture
+def include(tmp_path: Path) -> Path:
+    """Lay out headers of a toolkit, one in a package that a link leads to, and one of another package."""
+    root = tmp_path / "include"
+    for name in ("cuda_runtime.h", "crt/host_config.h", "zlib.h", "eigen3/Core"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    cub = tmp_path / "elsewhere" / "cub"
+    cub.mkdir(parents=True)
+    (cub / "cub.cuh").write_text("cub")
+    (root / "cub").symlink_to(cub)
+    (cub / "itself").symlink_to(cub)
+    (root / "crt" / "dangling.h").symlink_to("nowhere.h")
+    return root
+
+
+def test_the_headers_of_a_toolkit_wherever_links_lead(include: Path) -> None:
+    found = [Path(each) for each in walk_cuda_headers(include, shared=False)]
+    names = ["crt/host_config.h", "cub/cub.cuh", "cuda_runtime.h", "eigen3/Core", "zlib.h"]
+    assert [path.relative_to(include).as_posix() for path in found] == names
+    found = [Path(each) for each in walk_cuda_headers(include, shared=True)]
+    names = ["crt/host_config.h", "cub/cub.cuh", "cuda_runtime.h"]
+    assert [path.relative_to(include).as_posix() for path in found] == names
+
+
+def test_a_toolkit_changes_with_each_of_its_headers(include: Path) -> None:
+    before = identify_cuda_headers(include, shared=True)
+    (include / "zlib.h").write_text("another one")
+    assert identify_cuda_headers(include, shared=True) == before
+    assert identify_cuda_headers(include, shared=False) != before
+    for name in ("cub/cub.cuh", "crt/new.h", "crt/host_config.h"):
+        (include / name).write_text("a longer text than before")
+        after = identify_cuda_headers(include, shared=True)
+        assert after != before
+        before = after
+    (include / "crt" / "new.h").unlink()
+    assert identify_cuda_headers(include, shared=True) != before

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from kernel_builder import locking
-from kernel_builder.errors import LockError
+from kernel_builder.errors import LockError, SelectionError
 from kernel_builder.lockfile import find_lock, write_lock
 from kernel_builder.locking import check_lock, lock_project, update_lock
 from kernel_builder.planned import Host, Selection
+from kernel_builder.scaffold import plan_project, write_project
 from kernel_builder.settings import Settings, read_settings
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
@@ -83,6 +84,17 @@ def test_a_backend_that_is_not_built_here_keeps_its_inputs(
     assert find_lock(tmp_path) == {"torch": TORCH}
 
 
+def test_nothing_is_locked_for_what_cannot_be_built_here(
+    settings: Settings, tmp_path: Path
+) -> None:
+    project = plan_project(name="me/own", backends=["cpu", "rocm"], licence="MIT")
+    write_project(project, tmp_path / "own")
+    rocm = Selection(backends=frozenset({BackendKind.ROCM}))
+    with pytest.raises(SelectionError, match=r"nothing .*\n  rocm: not built here: needs hipcc"):
+        lock_project(tmp_path / "own", settings, selection=rocm)
+    assert find_lock(tmp_path / "own") is None
+
+
 def test_names_that_are_no_input(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: Settings
 ) -> None:
@@ -118,7 +130,7 @@ def test_another_compiler_is_told_or_refused(
         check_lock(tmp_path, (), settings, strict=True)
 
 
-def write_project(place: Path) -> Path:
+def write_two_backends(place: Path) -> Path:
     place.mkdir()
     (place / "build.toml").write_text(
         '[general]\nname = "two-ways"\nversion = 1\nedition = 5\nlicense = "MIT"\n'
@@ -170,7 +182,7 @@ def test_the_options_of_a_build_choose_what_is_locked(  # noqa: PLR0917  (pytest
 
     monkeypatch.setattr(locking, "collect_inputs", collect)
     monkeypatch.setattr(locking, "detect_host", host)
-    project = write_project(tmp_path / "p")
+    project = write_two_backends(tmp_path / "p")
     chosen = replace(settings, cuda_versions=versions)
     lock_project(project, chosen, selection=selection)
     toolkits, backends, whole = wanted

@@ -23,6 +23,7 @@ from kernel_builder.toolchain import tvm_ffi
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.link import LinkKit
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, describe_pinned, pinned_interface
+from kernel_spec.variant import parse_variant
 from kernel_spec.version import MajorMinor
 
 KIT = Path(__file__).parents[2] / "kits" / "tvm_add"
@@ -106,7 +107,7 @@ def test_a_stage_exports_functions_and_holds_no_header_of_torch(
     stage_sources(KIT, variant, tmp_path)
     assert (tmp_path / "exports.map").read_text() == "{ global: __tvm_ffi_*; local: *; };\n"
     assert list((tmp_path / "gen").iterdir()) == []
-    torch = replace(variant, tvm_ffi=None)
+    torch = replace(variant, variant=parse_variant("torch-stable-abi210-cpu-x86_64-linux"))
     work = tmp_path / "torch"
     work.mkdir()
     stage_sources(KIT, torch, work)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.environment import detect_host
+from kernel_builder.environment import detect_host, identify_environment
 from kernel_builder.errors import SelectionError, ToolchainError
+from kernel_builder.planned import VariantBuild
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.cuda import read_cuda
 from kernel_builder.toolchain.cuda_home import CudaFiles, find_files
+from kernel_builder.units import CompileUnit
 from kernel_spec.backend import BackendKind
+from kernel_spec.variant import parse_variant
 from kernel_spec.version import MajorMinor
 
 # Talks as nvcc 12.4 and 13.0 do: an option begins its line, and is mentioned elsewhere.
@@ -210,6 +213,34 @@ def test_it_changes_with_any_of_its_programs(home: Path) -> None:
         after = find_files(home).identity
         assert after != before
         before = after
+
+
+def test_a_build_is_another_after_any_header_has_changed(home: Path) -> None:
+    settings = read_settings({"PATH": "", "HOME": str(home), "CXX": str(home / "bin" / "nvcc")})
+    build = VariantBuild(
+        variant=parse_variant("tvm-ffi01-cu124-x86_64-linux"),
+        backend=BackendKind.CUDA,
+        op_id="_kit_cuda_0123456789ab",
+        module="kit",
+        package=(),
+        name="kit",
+        version=1,
+        license="MIT",
+        units=(CompileUnit(source="a.cu", component="a", backend=BackendKind.CUDA),),
+    )
+
+    def identify() -> str:
+        return identify_environment(build, replace(settings, cuda_home=home))
+
+    before = identify()
+    assert identify() == before
+    header = write(home / "include" / "cub" / "cub.cuh", "one")
+    added = identify()
+    write(header, "other")
+    assert len({before, added, identify()}) == 3
+    header.unlink()
+    header.parent.rmdir()
+    assert identify() == before
 
 
 def test_the_runtime_of_cuda_11_has_a_longer_name(home: Path) -> None:

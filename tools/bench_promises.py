@@ -396,11 +396,10 @@ def elf_versions(elf: Any) -> dict[str, str]:
     return {family: ".".join(map(str, parts)) for family, parts in sorted(newest.items())}
 
 
-def describe_machine() -> dict[str, Any]:
-    """Say what the figures were measured on, and how busy it was before."""
+def describe_machine(load: float) -> dict[str, Any]:
+    """Say what the figures were measured on, and its `load` before any of them was."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    load = os.getloadavg()[0]
     return {
         "cpu": models[0] if models else platform.machine(),
         "cores": os.cpu_count(),
@@ -439,9 +438,11 @@ def main() -> int:
         "binary": measure_binary,
     }
     parser.add_argument("groups", nargs="*", choices=[*groups, []], help="default: all of them")
-    for name in parser.parse_args().groups or list(groups):
+    chosen = parser.parse_args().groups or list(groups)
+    load = os.getloadavg()[0]  # once: later it is that of the groups before
+    for name in chosen:
         print(f"measuring: {name}", flush=True)
-        machine = describe_machine()
+        machine = describe_machine(load)
         with tempfile.TemporaryDirectory() as scratch:
             found = {"machine": machine, **groups[name](Path(scratch))}
         results = write_results(name, found)

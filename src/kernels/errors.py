@@ -22,6 +22,7 @@
     ├── TrustError          (ValueError)       the publisher is not trusted   .repo_id
     ├── ClientTooOldError   (RuntimeError)     metadata of a later client     .needed
     ├── DeviceError         (RuntimeError)     no code for a visible device   .variant
+    ├── BenchmarkError      (RuntimeError)     a benchmark's own code failed  .place
     ├── KernelImportError   (ImportError)      the kernel's own code failed   .path
     ├── OpConflictError     (ImportError)      other bytes under a taken op id .op_id .paths
     ├── SharedSymbolError   (ImportError)      a variable of a loaded library, of another size .symbols .paths
@@ -268,6 +269,14 @@ class KernelImportError(KernelError, ImportError):
     def __init__(self, message: str, path: Path) -> None:
         self.kernel_path = path
         super().__init__(message, path=str(path))
+
+
+class BenchmarkError(KernelError, RuntimeError):
+    """The code of a benchmark file failed, or a call of one of its cases did."""
+
+    def __init__(self, place: str, message: str) -> None:
+        self.place = place
+        super().__init__(f"{place}: {message}")
 
 
 class OpConflictError(KernelError, ImportError):

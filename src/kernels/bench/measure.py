@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kernels.bench.case import Case, largest_error, poison
+from kernels.bench.case import Call, Case, largest_error, poison
 from kernels.bench.ceiling import Ceiling, measure_copy, measure_products
 from kernels.bench.row import Row
 from kernels.bench.timing import Timer, Way, make_timer, median_ratio, time_in_turns
+from kernels.errors import BenchmarkError
 
 PEER_TOLERANCES = 10
 ROUNDS = 9
@@ -37,6 +38,9 @@ def measure_cases(
         ways: how to time; all that the device's timer has, unless given.
         rounds: how often the calls take turns.
         wanted: which cases.
+
+    Raises:
+        BenchmarkError: a call of a case failed.
     """
     timer = make_timer(device)
     ceiling = measure_copy(timer, device)
@@ -132,10 +136,32 @@ def _measure(
 def _check(case: Case) -> dict[str, float]:
     if case.out is not None:
         poison(case.out)
-    expected = case.expected()
-    returned = case.ours()
-    errors = {"ours": largest_error(returned if case.out is None else case.out, expected)}
-    return errors | {name: largest_error(call(), expected) for name, call in case.peers.items()}
+    expected = _run(case, "what is expected", case.expected)
+    returned = _run(case, "ours", case.ours)
+    errors = {"ours": _compare(case, "ours", returned if case.out is None else case.out, expected)}
+    for name, call in case.peers.items():
+        errors[name] = _compare(case, name, _run(case, name, call), expected)
+    for name, call in case.references.items():
+        _run(case, name, call)
+    return errors
+
+
+def _run(case: Case, name: str, call: Call) -> Any:
+    try:
+        return call()
+    except Exception as err:
+        raise BenchmarkError(case.label, f"{name}: {type(err).__name__}: {err}") from err
+
+
+def _compare(case: Case, name: str, found: Any, expected: Any) -> float:
+    import torch
+
+    for who, value in ((name, found), ("what is expected", expected)):
+        if not isinstance(value, torch.Tensor):
+            raise BenchmarkError(
+                case.label, f"{who}: expected a tensor, found {type(value).__name__}"
+            )
+    return largest_error(found, expected)
 
 
 def _wrong(case: Case, errors: dict[str, float]) -> Iterator[str]:

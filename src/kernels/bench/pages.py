@@ -8,6 +8,7 @@ from typing import Any
 
 from kernels.bench.report import draw_plots, format_table
 from kernels.bench.row import Row, format_document
+from kernels.store import write_whole
 
 
 def write_pages(into: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> None:
@@ -19,9 +20,10 @@ def write_pages(into: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> Non
         rows: of all kernels.
     """
     ordered = sorted(rows, key=lambda row: row.kernel.rpartition(".")[0])
-    write_whole(into.with_suffix(".json"), format_document(meta, ordered))
+    write_whole(into.with_suffix(".json"), format_document(meta, ordered).encode())
     plotted = _draw(into.with_suffix(".svg"), ordered)
-    write_whole(into.with_suffix(".md"), format_page(meta, ordered, into.name, plotted=plotted))
+    page = format_page(meta, ordered, into.name, plotted=plotted)
+    write_whole(into.with_suffix(".md"), page.encode())
 
 
 def format_page(meta: Mapping[str, Any], rows: Sequence[Row], name: str, *, plotted: bool) -> str:
@@ -78,10 +80,3 @@ def _plottable(rows: Sequence[Row]) -> list[Row]:
         ):
             largest[key] = row
     return list(largest.values())
-
-
-def write_whole(place: Path, text: str) -> None:
-    """Write a file, which appears whole or not at all."""
-    partial = place.with_name(f".{place.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(place)

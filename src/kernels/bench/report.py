@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from kernels.bench.row import Row
+from kernels.store import write_whole
 
 PLOT_SUFFIXES = (".png", ".svg")
-_HEADINGS = ("op", "shape", "dtype", "way", "ours µs", "best peer", "peer / ours", "GB/s", "of ceiling", "error")  # fmt: skip
+_HEADINGS = ("op", "shape", "dtype", "way", "ours µs", "its rounds", "best peer", "peer / ours", "GB/s", "of ceiling", "error")  # fmt: skip
 _COLOURS = {"ours": "#0b6e4f", "eager": "#9aa5b1", "torch": "#5b8def", "compile": "#e0a030"}
 
 
@@ -36,6 +38,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.dtype,
         row.way,
         _spell_us(row.ours_us),
+        " to ".join(map(_spell_us, row.spread_us)),
         f"{best} {_spell_us(row.peers[best])}" if best else "-",
         f"{row.ratios[best]:.2f}" if best and best in row.ratios else "-",
         work,
@@ -48,11 +51,16 @@ def _spell_us(us: float) -> str:
     return f"{us:.0f}" if us >= 1000 else f"{us:.4g}"
 
 
+def can_be_drawn(row: Row) -> bool:
+    """Whether a row says how close the device alone comes to its ceiling."""
+    return row.way != "loop" and row.fraction_of_ceiling > 0
+
+
 def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
     """Draw how close each call comes to the ceiling, ours and its peers, one panel a kernel's way.
 
     Args:
-        rows: at least one.
+        rows: of which at least one :func:`can_be_drawn`.
         place: a file that ends in .png or .svg; appears whole.
         title: above the panels.
     """
@@ -61,7 +69,7 @@ def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    shown = [row for row in rows if row.way != "loop" and row.fraction_of_ceiling > 0]
+    shown = list(filter(can_be_drawn, rows))
     panels = [(way, [row for row in shown if row.way == way]) for way in ("cold", "warm")]
     panels = [(way, part) for way, part in panels if part]
     tallest = max((len(part) for _, part in panels), default=1)
@@ -75,15 +83,15 @@ def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
     for axis, (way, part) in zip(axes[0], panels, strict=False):
         _draw_panel(axis, part, way)
     figure.suptitle(title)
-    partial = place.with_name(f".{place.name}.part{place.suffix}")
+    drawn = BytesIO()
+    kind = place.suffix.removeprefix(".")
     try:
         figure.savefig(
-            partial, dpi=150, metadata={"Date": None} if place.suffix == ".svg" else None
+            drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None
         )
-        partial.replace(place)
     finally:
-        partial.unlink(missing_ok=True)
         pyplot.close(figure)
+    write_whole(place, drawn.getvalue())
 
 
 def _draw_panel(axis: Any, rows: Sequence[Row], way: str) -> None:

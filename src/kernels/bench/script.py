@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from kernels.asked import parse_ref
 from kernels.bench.case import Case
-from kernels.errors import NotAKernelError, RevisionNotFoundError
+from kernels.errors import BenchmarkError, NotAKernelError, RevisionNotFoundError
 from kernels.load import get_kernel, get_local_kernel
 from kernels.settings import Settings, read_settings
 
@@ -62,10 +64,12 @@ def read_cases(script: Script, kernel: ModuleType, device: Any) -> Iterator[Case
 
     Raises:
         NotAKernelError: it defines no such function.
+        BenchmarkError: it fails, or yields something that is no case.
     """
     module = ModuleType("benchmark")
     module.__file__ = script.name
-    exec(compile(script.text, script.name, "exec"), module.__dict__)
+    with _telling_where(script):
+        exec(compile(script.text, script.name, "exec"), module.__dict__)
     cases: Callable[[ModuleType, Any], Iterable[Case]] | None = getattr(module, "cases", None)
     if cases is None:
         raise NotAKernelError(
@@ -73,7 +77,38 @@ def read_cases(script: Script, kernel: ModuleType, device: Any) -> Iterator[Case
             f"{script.name}: expected a function cases(kernel, device) that yields "
             "kernels.bench.Case, found none. docs/guide/benchmark.md shows one.",
         )
-    yield from cases(kernel, device)
+    with _telling_where(script):
+        found = iter(cases(kernel, device))
+    while True:
+        with _telling_where(script):
+            case = next(found, None)
+        if case is None:
+            return
+        if not isinstance(case, Case):
+            raise BenchmarkError(
+                script.name,
+                f"cases(kernel, device) yields {type(case).__name__}, expected kernels.bench.Case",
+            )
+        yield case
+        del case  # its tensors are gone before those of the next are made
+
+
+@contextmanager
+def _telling_where(script: Script) -> Iterator[None]:
+    """Name the file, and its line, in whatever its code raises."""
+    try:
+        yield
+    except Exception as err:
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(err.__traceback__)
+            if frame.filename == script.name
+        ]
+        if isinstance(err, SyntaxError) and err.filename == script.name:
+            lines.append(err.lineno)
+        place = f"{script.name}:{lines[-1]}" if lines else script.name
+        said = err.msg if isinstance(err, SyntaxError) else err
+        raise BenchmarkError(place, f"{type(err).__name__}: {said}") from err
 
 
 def _open_project(place: Path, name: str) -> Benchmarked:

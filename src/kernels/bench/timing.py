@@ -138,6 +138,11 @@ def make_timer(device: Any) -> Timer:
     return HostTimer() if device.type == "cpu" else DeviceTimer(device)
 
 
+def ways_of(device: Any) -> Sequence[Way]:
+    """Return the ways that the timer of a ``torch.device`` has."""
+    return HostTimer.ways if device.type == "cpu" else DeviceTimer.ways
+
+
 def time_in_turns(timer: Timer, calls: Mapping[str, Call], way: Way, *, rounds: int) -> Times:
     """Return the microseconds of every call in every round, after a round that warms up.
 

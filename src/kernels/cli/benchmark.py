@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from kernel_spec.command import say_error, say_note
 from kernel_spec.errors import KernelError
+from kernels.errors import BenchmarkError
 
 if TYPE_CHECKING:
     from kernels.bench.ceiling import Ceiling
@@ -81,15 +83,16 @@ def command(
     and calls without a gap (loop). Exits with 1 where a result is wrong.
     """
     from kernels.bench.measure import describe_machine
-    from kernels.bench.pages import write_whole
     from kernels.bench.report import format_table
     from kernels.bench.row import format_document
     from kernels.bench.script import open_kernel
+    from kernels.store import write_whole
 
     kernel = _at_revision(kernel, branch, version)
     plot = _choose_plot(plot, visual, ".png" if rasterized else ".svg")
     _check_places(output, plot)
     chosen = _device(device)
+    _check_ways(ways, chosen, plot)
     found = open_kernel(kernel, trust_remote_code=trust_remote_code)
     commit = found.commit or commit
     meta: dict[str, Any] = {"kernel": found.name, **describe_machine(chosen)}
@@ -101,15 +104,15 @@ def command(
         meta["ceiling_tflops"] = {d: f / 1e12 for d, f in ceiling.flops_per_second.items()}
         rows += fresh
         if output is not None:  # after each case: an interrupted run keeps what it has measured
-            write_whole(output, format_document(meta, rows))
+            write_whole(output, format_document(meta, rows).encode())
         if not as_json:
             _say_progress(fresh)
     if not rows:
-        raise click.UsageError(f"no case of {found.name} contains {only!r}.")
-    if plot is not None:
-        _plot(rows, plot, meta)
+        _say_none(found, only)
     shown = format_document(meta, rows) if as_json else f"{_heading(meta)}\n\n{format_table(rows)}"
     click.echo(shown)
+    if plot is not None:
+        _plot(rows, plot, meta)
     wrong = [f"{row.kernel} {row.shape} {row.dtype}: {w}" for row in rows for w in row.wrong]
     for line in dict.fromkeys(wrong):
         say_error(f"wrong result: {line}")
@@ -176,21 +179,52 @@ def _check_places(output: Path | None, plot: Path | None) -> None:
     from kernels.bench.report import PLOT_SUFFIXES
 
     for place in filter(None, (output, plot)):
-        if not place.absolute().parent.is_dir():
-            raise click.UsageError(f"{place}: there is no folder {place.absolute().parent}.")
+        folder = place.absolute().parent
+        if not folder.is_dir():
+            raise click.UsageError(f"{place}: there is no folder {folder}.")
+        if place.exists() and not place.is_file():
+            raise click.UsageError(f"{place} is no plain file: expected the name of one.")
+        if not os.access(folder, os.W_OK):
+            raise click.UsageError(f"{place}: no file can be written into {folder}.")
     if plot is None:
         return
     if plot.suffix not in PLOT_SUFFIXES:
         raise click.UsageError(f"--plot {plot}: expected a name in {' or '.join(PLOT_SUFFIXES)}.")
+    if output is not None and output.absolute() == plot.absolute():
+        raise click.UsageError(f"--output and --plot name one file, {plot}.")
     try:
         import matplotlib  # noqa: F401
     except ImportError as err:
         raise KernelError("--plot needs matplotlib: pip install 'kernels[bench]'") from err
 
 
-def _plot(rows: list[Row], place: Path, meta: dict[str, Any]) -> None:
-    from kernels.bench.report import draw_plots
+def _check_ways(ways: tuple[Way, ...], device: Any, plot: Path | None) -> None:
+    from kernels.bench.timing import ways_of
 
+    there = ways_of(device)
+    if ways and not set(ways) & set(there):
+        raise click.UsageError(
+            f"--way {' --way '.join(ways)}: on {device} there are {' and '.join(there)}."
+        )
+    if plot is not None and set(ways) == {"loop"}:
+        raise click.UsageError("--plot draws cold and warm times, and --way loop has none.")
+
+
+def _say_none(found: Benchmarked, only: str | None) -> NoReturn:
+    if only is not None:
+        raise click.UsageError(f"no case of {found.name} contains {only!r}.")
+    places = ", ".join(script.name for script in found.scripts)
+    raise BenchmarkError(places, "cases(kernel, device) yields nothing for this device")
+
+
+def _plot(rows: list[Row], place: Path, meta: dict[str, Any]) -> None:
+    from kernels.bench.report import can_be_drawn, draw_plots
+
+    if not any(map(can_be_drawn, rows)):
+        raise KernelError(
+            f"--plot {place}: nothing to draw, since no case says how much it moves (moved_bytes) "
+            "or computes (flops); the figures are above."
+        )
     draw_plots(rows, place, title=_heading(meta))
 
 

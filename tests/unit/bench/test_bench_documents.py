@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kernel_spec.errors import FormatError
+from kernel_spec.errors import DocumentError
 from kernels.bench.pages import write_pages
 from kernels.bench.report import draw_plots, format_table
 from kernels.bench.row import Row, format_document, merge_rows, parse_document
@@ -51,10 +52,70 @@ def test_keys_of_later_versions_are_passed_over() -> None:
     assert parse_document(json.dumps(document), "x.json")[1] == [ROW]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"meta": {}, "rows": [{"kernel": "x"}]}'])
-def test_another_document_is_named(text: str) -> None:
-    with pytest.raises(FormatError, match=r"x\.json: expected a benchmark's JSON"):
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "not JSON"),
+        ("{'meta': 1}", "not JSON"),
+        ('{"meta": {}, "rows": [], "rows": []}', "rows: given twice"),
+        ('{"meta": {}, "rows": NaN}', "NaN is not JSON"),
+        ("[]", "expected an object, found an array"),
+        ("{}", "rows: is required"),
+        ('{"meta": [], "rows": {}}', "meta: expected an object, found an array"),
+        ('{"meta": {}, "rows": [7]}', r"rows\[0\]: expected an object, found a whole number"),
+        ('{"meta": {}, "rows": [{"kernel": "x"}]}', r"rows\[0\].ours_us: is required"),
+    ],
+)
+def test_another_document_is_named(text: str, fault: str) -> None:
+    with pytest.raises(DocumentError, match=r"(?s)x\.json: expected a benchmark's JSON.*" + fault):
         parse_document(text, "x.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("kernel", None, "rows[0].kernel: expected a text, found null"),
+        ("shape", "4x4", "rows[0].shape: expected an array, found a text"),
+        ("shape", [4, "4"], "rows[0].shape[1]: expected a whole number, found a text"),
+        ("flush", "yes", "rows[0].flush: expected true or false, found a text"),
+        ("way", "hot", "rows[0].way: expected cold or warm or loop, found 'hot'"),
+        ("way", ["cold"], "rows[0].way: expected cold or warm or loop, found ['cold']"),
+        ("ours_us", True, "rows[0].ours_us: expected a number, found true or false"),
+        ("ours_us", -1.0, "rows[0].ours_us: expected zero or more, and finite, found -1.0"),
+        ("gb_per_s", 10**400, "rows[0].gb_per_s: expected zero or more, and finite"),
+        ("spread_us", [1.0], "rows[0].spread_us: expected 2 values, found 1"),
+        ("peers", {"eager": "fast"}, "rows[0].peers.eager: expected a number, found a text"),
+        ("ratios", [1.0], "rows[0].ratios: expected an object, found an array"),
+        ("wrong", "ours", "rows[0].wrong: expected an array, found a text"),
+        ("commit", 7, "rows[0].commit: expected a text, found a whole number"),
+    ],
+)
+def test_every_value_of_a_row_is_looked_at(key: str, value: object, fault: str) -> None:
+    document = json.loads(format_document({}, [ROW]))
+    document["rows"][0][key] = value
+    document["rows"].append({"kernel": 1})
+    with pytest.raises(DocumentError) as caught:
+        parse_document(json.dumps(document), "x.json")
+    assert fault in str(caught.value)
+    assert "rows[1].kernel: expected a text" in str(caught.value)
+
+
+def test_an_infinite_error_is_read_back_and_shown() -> None:
+    far = replace(ROW, max_error=float("inf"), wrong=("ours: error inf, allowed 0.0005",))
+    [read] = parse_document(format_document({}, [far]), "x.json")[1]
+    assert read == far
+    assert "inf WRONG" in format_table([read])
+
+
+def test_the_guide_describes_every_key_of_a_row() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "benchmark.md").read_text()
+    section = guide.partition("## The JSON")[2].partition("\n## ")[0]
+    described = [
+        name
+        for cell in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", cell)
+    ]
+    assert sorted(described) == sorted(json.loads(format_document({}, [ROW]))["rows"][0])
 
 
 def test_a_new_measurement_replaces_the_old_one_of_the_same_call() -> None:
@@ -67,7 +128,16 @@ def test_a_table_names_the_fastest_peer() -> None:
     heading, ruler, line = format_table([ROW]).splitlines()
     assert set(ruler) <= set("|- ")
     assert len(heading) == len(line)
-    for word in ("double", "16384 x 8192", "float16", "129.5", "eager 151.7", "1.17", "0.98"):
+    for word in (
+        "double",
+        "16384 x 8192",
+        "float16",
+        "129.5",
+        "129 to 131.2",
+        "eager 151.7",
+        "1.17",
+        "0.98",
+    ):
         assert word in line
     assert "WRONG" in format_table([replace(ROW, wrong=("ours: far off",))])
     alone = format_table([replace(ROW, peers={}, ratios={}, ours_us=20480.4)])

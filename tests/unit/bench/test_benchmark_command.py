@@ -116,6 +116,46 @@ def test_files_that_could_not_be_written_are_refused_before_measuring(
     assert ".png or .svg" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--output", "{there}"], "{there} is no plain file"),
+        (["--plot", "{there}/a.svg/"], "is no plain file"),
+        (["--output", "/dev/null"], "/dev/null is no plain file"),
+        (["--output", "{there}/b.svg", "--plot", "{there}/b.svg"], "name one file"),
+        (["--way", "loop"], "--way loop: on cpu there are cold and warm"),
+        (["--way", "loop", "--way", "warm", "--output", "{there}/no/x"], "there is no folder"),
+    ],
+)
+def test_what_could_give_no_result_is_refused_before_measuring(
+    project: Path,
+    tmp_path: Path,
+    words: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = tmp_path / "there"
+    (there / "a.svg").mkdir(parents=True)
+    (project / "benchmarks" / "benchmark.py").write_text("raise SystemExit('measured')")
+    words = [word.format(there=there) for word in words]
+    assert run(["benchmark", str(project), "--device", "cpu", *words]) == 2
+    assert said.format(there=there) in capsys.readouterr().err
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_plot_without_a_ceiling_keeps_the_table(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    script.write_text(script.read_text().replace("moved_bytes=8 * size,", ""))
+    plot = tmp_path / "plot.svg"
+    assert run(["benchmark", str(project), "--plot", str(plot), *FAST]) == 1
+    shown = capsys.readouterr()
+    assert "| double" in shown.out
+    assert "nothing to draw, since no case says how much it moves (moved_bytes)" in shown.err
+    assert not plot.exists()
+
+
 def test_a_device_that_is_not_here(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["benchmark", str(project), "--device", "quantum"]) == 2
     assert "--device quantum: torch cannot use it here" in capsys.readouterr().err
@@ -140,3 +180,63 @@ def test_a_hub_kernel_without_benchmarks(
     request.getfixturevalue("published")
     assert run(["benchmark", "acme/toy"]) == 1
     assert "acme/toy has no benchmarks/benchmark*.py at branch v1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("def cases(:", ":1: SyntaxError: "),
+        ("import torch\nimport no_such_module", ":2: ModuleNotFoundError: No module named 'no_su"),
+        ("def cases(kernel, device):\n    return kernel.triple", ":2: AttributeError: "),
+        (
+            "def cases(kernel, device):\n    yield 1\n",
+            ": cases(kernel, device) yields int, expected",
+        ),
+        ("def cases(kernel, device):\n    pass", ": TypeError: 'NoneType' object is not iterable"),
+        ("def cases(kernel, device):\n    return []", " yields nothing for this device"),
+        ("cases = 7", ": TypeError: 'int' object is not callable"),
+    ],
+)
+def test_a_benchmark_file_that_fails_is_named_with_its_line(
+    project: Path, line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    script.write_text(line)
+    assert run(["benchmark", str(project), *FAST]) == 1
+    error = capsys.readouterr().err
+    assert f"error: {script}" in error
+    assert said in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("kernel.double(x),", "kernel.double(x, 1),", "ours: TypeError: double() takes 1"),
+        ("kernel.double(x),", "None,", "ours: expected a tensor, found NoneType"),
+        ("x.double() * 2,", "x.double() * y,", "what is expected: NameError: name 'y'"),
+        ("x.double() * 2,", "2.0,", "what is expected: expected a tensor, found float"),
+        ("lambda: x * 2}", "lambda: y}", "eager: NameError: name 'y'"),
+        ("x.clone()", "x.copy()", "copy: AttributeError: 'Tensor' object has no attribute"),
+    ],
+)
+def test_a_call_that_fails_is_named_with_its_case(
+    project: Path, before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    assert before in script.read_text()
+    script.write_text(script.read_text().replace(before, after))
+    assert run(["benchmark", str(project), *FAST]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: double 64 float32: {said}")
+    assert "Traceback" not in error
+
+
+def test_what_was_measured_before_a_failure_is_kept(project: Path, tmp_path: Path) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    fails = "ours=lambda: kernel.double(x) if len(x) == 64 else kernel.triple(x)"
+    script.write_text(script.read_text().replace("ours=lambda: kernel.double(x)", fails))
+    output = tmp_path / "out.json"
+    assert run(["benchmark", str(project), "--output", str(output), *FAST]) == 1
+    assert [row["shape"] for row in json.loads(output.read_text())["rows"]] == [[64]]
+    assert {path.name for path in tmp_path.iterdir()} <= {"out.json", "toy", "home", "cache"}

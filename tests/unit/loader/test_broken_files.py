@@ -142,7 +142,7 @@ def test_what_is_in_the_place_of_a_cached_variant_makes_way(publisher, cache, tm
     assert kind != "link" or (elsewhere / "kept").exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.usefixtures("ordinary_user")
 def test_an_unreadable_cache(publisher, cache):
     publisher.publish()
     kernels.get_kernel("acme/toy")

@@ -460,7 +460,7 @@ def test_a_cache_that_cannot_be_read_is_told_with_its_place(cache, capsys):
     )
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="a superuser may read all that there is")
+@pytest.mark.usefixtures("ordinary_user")
 @pytest.mark.parametrize("mode", [0o000, 0o600])
 def test_a_cache_of_somebody_else_is_told_with_its_place(toys, cache, capsys, mode):
     (cache / "variants").chmod(mode)

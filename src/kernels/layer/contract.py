@@ -18,6 +18,8 @@ from typing import Any
 Forward = Callable[..., Any]
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+# What of a tensor is no value of it.
+_FACTS = frozenset({"device", "dim", "dtype", "is_cuda", "ndim", "requires_grad", "shape", "size"})
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -58,6 +60,42 @@ def find_missing_attributes(layer: type[Any], module: Any) -> tuple[str, ...]:
     return tuple(missing)
 
 
+def find_passed_by(layer: type[Any], module: Any) -> tuple[str, ...]:
+    """Say which layers in a module a kernel reads values of where the original calls them and they do more.
+
+    So with quantised and adapted layers, whose weight is not all that they compute with, and with
+    layers that something has hooks on. Those that torch itself brings are only their weights.
+    """
+    from torch import nn
+
+    faults = []
+    cls: Any = layer
+    for child, name in sorted(read_parts(cls.forward)):
+        part = getattr(module, child, None)
+        if isinstance(part, nn.Module) and (reason := _why_more(part, name)):
+            faults.append(f"it reads {child}.{name} and does not call {child}, {reason}")
+    return tuple(faults)
+
+
+def _why_more(part: Any, name: str) -> str:
+    """Say why a layer does more than compute with its own tensor of a name; empty where it does not."""
+    kind = type(part)
+    if part._forward_hooks or part._forward_pre_hooks or "_hf_hook" in vars(part):
+        return "which has hooks"
+    held = {*part._parameters, *part._buffers, *getattr(part, "parametrizations", ())}
+    if name not in held:
+        return f"and {kind.__name__} {'computes' if hasattr(part, name) else 'does not have'} that"
+    order = kind.__mro__
+    written = next(index for index, each in enumerate(order) if "forward" in vars(each))
+    if any(map(_is_of_torch, order[written + 1 :])) and not _is_of_torch(order[written]):
+        return f"and {order[written].__name__} has a forward of its own"
+    return ""
+
+
+def _is_of_torch(cls: type[Any]) -> bool:
+    return cls.__module__.startswith("torch.nn.modules.") and cls.__name__ != "Module"
+
+
 @functools.lru_cache(maxsize=1024)
 def find_signature_faults(kernel: Forward, original: Forward) -> tuple[str, ...]:
     """Say where calls that the original forward takes would fail, or mean something else.
@@ -88,22 +126,17 @@ def find_renamed(kernel: Forward, original: Forward) -> Mapping[str, str]:
 @functools.lru_cache(maxsize=1024)
 def read_attributes(forward: Forward) -> tuple[frozenset[str], frozenset[str]]:
     """Read off the source of a forward what it reads of ``self``: in every call, and in some."""
-    try:
-        source = textwrap.dedent(inspect.getsource(inspect.unwrap(forward)))
-        [function] = ast.parse(source).body
-    except (OSError, SyntaxError, TypeError, ValueError):
+    function = _parse(forward)
+    if function is None:
         return frozenset(), frozenset()
-    if not isinstance(function, ast.FunctionDef):
-        return frozenset(), frozenset()
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    own = arguments[0].arg if arguments else ""
+    own = _name_of_self(function)
 
     def names(nodes: Iterator[ast.AST], context: type[ast.expr_context]) -> frozenset[str]:
         return frozenset(
             node.attr
             for node in nodes
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, context)
-            if isinstance(node.value, ast.Name) and node.value.id == own
+            if _is_name(node.value, own)
             # Inside a class Python gives names that begin with two underscores another name.
             if not node.attr.startswith("__")
         )
@@ -112,6 +145,48 @@ def read_attributes(forward: Forward) -> tuple[frozenset[str], frozenset[str]]:
     reads = (node for each in _unconditional(function.body) for node in _evaluated(each))
     always = names(reads, ast.Load) - stored
     return always, names(ast.walk(function), ast.Load) - always - stored
+
+
+@functools.lru_cache(maxsize=1024)
+def read_parts(forward: Forward) -> frozenset[tuple[str, str]]:
+    """Read off the source of a forward what values it takes of layers in ``self`` that it never calls.
+
+    Returns:
+        Pairs of names: ``("gate", "weight")`` for ``self.gate.weight``. To ask a tensor for its
+        dtype, device or shape is to take no value.
+    """
+    function = _parse(forward)
+    if function is None:
+        return frozenset()
+    own = _name_of_self(function)
+    calls = {id(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    reads = [node for node in ast.walk(function) if isinstance(node, ast.Attribute)]
+    called = {node.attr for node in reads if id(node) in calls and _is_name(node.value, own)}
+    asked = {id(node.value) for node in reads if node.attr in _FACTS}
+    return frozenset(
+        (node.value.attr, node.attr)
+        for node in reads
+        if isinstance(node.value, ast.Attribute) and _is_name(node.value.value, own)
+        if id(node) not in calls | asked and node.value.attr not in called
+    )
+
+
+def _parse(forward: Forward) -> ast.FunctionDef | None:
+    try:
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(forward)))
+        [function] = ast.parse(source).body
+    except (OSError, SyntaxError, TypeError, ValueError):
+        return None
+    return function if isinstance(function, ast.FunctionDef) else None
+
+
+def _name_of_self(function: ast.FunctionDef) -> str:
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    return arguments[0].arg if arguments else ""
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _annotated(cls: type[Any]) -> tuple[str, ...]:

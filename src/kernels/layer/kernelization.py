@@ -20,6 +20,7 @@ from kernels.layer.binding import Bound, bind, has_foreign_forward, make_bound, 
 from kernels.layer.contract import (
     find_layer_faults,
     find_missing_attributes,
+    find_passed_by,
     find_signature_faults,
 )
 from kernels.layer.device import Target, find_target
@@ -268,6 +269,7 @@ def _find_faults(loaded: LoadedLayer, layer: ExtensibleLayer, promised: Mode) ->
     if missing := find_missing_attributes(loaded.cls, layer.module):
         names = ", ".join(missing)
         faults.append(f"it needs {names} of the layer, and {type(layer.module).__name__} has none")
+    faults += find_passed_by(loaded.cls, layer.module)
     if lacking := _missing_abilities(loaded, promised):
         faults.append(f"it is mapped for {describe_mode(promised)}, but it {lacking}")
     return faults

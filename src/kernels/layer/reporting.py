@@ -15,6 +15,7 @@ from kernels.layer.binding import (
     has_foreign_forward,
     has_forward_of_another,
 )
+from kernels.layer.contract import find_passed_by
 from kernels.layer.extensible import ExtensibleLayer, find_extensible_layers
 from kernels.layer.timings import Timing
 
@@ -165,7 +166,10 @@ def _runs(module: Any, bound: Bound | None) -> Runs:
 
 def _reason(module: Any, bound: Bound | None, kept: Mapping[str, str]) -> str:
     if bound is not None:
-        limits = list(bound.limits)
+        limits = [
+            f"{fault}: kernelize it again" for fault in find_passed_by(bound.layer.cls, module)
+        ]
+        limits += bound.limits
         if bound.selection is not None and not bound.selection.timings:
             why = bound.selection.untimed
             until = "until the model was called outside torch.compile"

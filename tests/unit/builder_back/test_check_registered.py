@@ -45,6 +45,8 @@ def test_what_the_library_does_not_register_is_found() -> None:
 def test_what_no_source_says_is_found() -> None:
     assert rules(against(registered=REGISTERED)) == [("op-not-in-sources", "f")]
     assert rules(against(DEF)) == [("op-not-in-sources", "f")]
+    several = Registered(ops={"g": OP, "f": OP})
+    assert [symbol for _, symbol in rules(against(registered=several))] == ["f", "g"]
 
 
 def test_another_schema_is_found() -> None:
@@ -65,6 +67,9 @@ def test_a_schema_that_torch_infers_is_not_compared() -> None:
 def test_foreign_namespaces_and_computed_names_are_found() -> None:
     foreign = replace(IMPL, namespace="aten", name="relu")
     assert rules(against(DEF, IMPL, foreign)) == [("op-namespace", "aten::relu")]
+    # An op of ours has the name, and is not taken for that one.
+    other = replace(IMPL, namespace="another", key="CUDA")
+    assert rules(against(DEF, IMPL, other)) == [("op-namespace", "another::f")]
     unread = Registrations(calls=(DEF, IMPL), unread=("b.cpp: def(name)",))
     (finding,) = check_sources("k.so", ID, unread, REGISTERED)
     assert (finding.rule, finding.file, finding.symbol) == ("op-unread", "b.cpp", "def(name)")

@@ -214,6 +214,8 @@ def test_tags_are_set_once_and_do_not_move(project, remote) -> None:
         publish(project, remote, tag="v1.0.0")
     with pytest.raises(UsageError, match=r"expected vX\.Y\.Z"):
         publish(project, remote, tag="1.0")
+    with pytest.raises(UsageError, match="a pull request has no tag"):
+        publish(project, remote, tag="v1.0.2", pull_request=True)
 
 
 def test_an_older_version_leaves_the_card_on_main(project, remote) -> None:

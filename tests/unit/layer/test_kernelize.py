@@ -159,6 +159,11 @@ class Add(nn.Module):
         return terms[0] + terms[1]["x"]
 
 
+class Scale(nn.Module):
+    def forward(self, x, by):
+        return x * by
+
+
 DETACHED = """
 from torch import nn
 
@@ -175,6 +180,13 @@ class Add(nn.Module):
 
     def forward(self, terms):
         return (terms[0] + terms[1]["x"]).detach()
+
+class Scale(nn.Module):
+    has_backward = False
+    can_torch_compile = True
+
+    def forward(self, x, by):
+        return (x * by).detach()
 """
 
 
@@ -207,6 +219,25 @@ def test_nor_where_the_tensor_is_in_a_list_or_dictionary(without_backward, x):
     for terms in ([recorded, {"x": x}], (x, {"x": recorded})):
         assert layer(terms).requires_grad
     assert not layer([x, {"x": x}]).requires_grad
+
+
+def test_nor_where_the_tensor_is_given_by_name(without_backward, x):
+    layer = without_backward(Add)
+    recorded = torch.ones(3, 4, requires_grad=True)
+    assert layer(terms=[x, {"x": recorded}]).requires_grad
+    assert not layer(terms=[x, {"x": x}]).requires_grad
+    scale = without_backward(Scale)
+    assert scale(x=recorded, by=x).requires_grad
+    assert scale(x, by=recorded).requires_grad
+    assert not scale(x, by=x).requires_grad
+
+
+def test_a_parameter_that_a_layer_does_without_is_no_obstacle(without_backward, x):
+    layer = without_backward(Scale)
+    layer.register_parameter("bias", None)
+    assert not layer(x, by=x).requires_grad
+    layer.register_parameter("more", nn.Parameter(torch.ones(1)))
+    assert layer(x, by=layer.more).requires_grad
 
 
 def test_nor_for_derivatives_in_forward_mode(without_backward, x):

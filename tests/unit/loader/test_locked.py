@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import runpy
 import shutil
@@ -450,6 +451,21 @@ class TestOverHttp:
         lock.write_text(json.dumps(document))
         with pytest.raises(IntegrityError, match="lock again"):
             kernels.get_locked_kernel("acme/toy", lock)
+
+    def test_the_old_forms_hash_is_of_what_git_keeps(self, web, publisher, project, call):
+        """Of a pointer's file the sha256, of any other the id of its blob; the published client compares."""
+        publisher.publish("acme/toy", variants={"torch-cpu": {"__init__.py": "", "a.bin": b"\0"}})
+        folder = project('"acme/toy" = 1')
+        assert call("lock", "--form", "old")[0] == 0
+        (variant,) = publisher.hub.root.glob("acme/toy/snapshots/*/build/torch-cpu")
+        whole = hashlib.sha256()
+        for path in sorted(variant.iterdir()):
+            data = path.read_bytes()
+            blob = hashlib.sha1(b"blob %d\0" % len(data) + data).digest()
+            large = path.name == "a.bin"
+            whole.update(path.name.encode() + (hashlib.sha256(data).digest() if large else blob))
+        (entry,) = json.loads((folder / "kernels.lock").read_bytes())
+        assert entry["variants"]["torch-cpu"]["hash"] == f"sha256-{whole.hexdigest()}"
 
     def test_a_range_has_no_place_in_a_published_form(self, web, publisher, project, call):
         publisher.publish("acme/toy", tags=("v1.0.0",))

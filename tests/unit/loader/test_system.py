@@ -144,6 +144,16 @@ def test_a_variant_without_code_for_a_device_is_refused_before_import(publisher,
     assert kernels.get_kernel("acme/toy", check_arch=False).VALUE == 1
 
 
+def test_devices_and_a_later_client_are_told_together(make_variant, tmp_path, on_gpu):
+    make_variant(tmp_path / "build/torch-cuda", backend=BackendKind.CUDA, archs=("9.0a",))
+    make_variant(tmp_path / "build/torch-universal", minver=(99, 1, 0))
+    with pytest.raises(DeviceError) as caught:
+        kernels.get_local_kernel(tmp_path)
+    lines = str(caught.value).splitlines()
+    assert any("torch-cuda: built for 9.0a" in line for line in lines)
+    assert any("torch-universal: " in line and "99.1.0" in line for line in lines)
+
+
 def test_the_next_variant_is_tried(make_variant, tmp_path, on_gpu):
     make_variant(tmp_path / "build/torch-cuda", backend=BackendKind.CUDA, archs=("9.0a",))
     make_variant(tmp_path / "build/torch-universal", {"__init__.py": "VALUE = 2\n"})

@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_spec.errors import LockError
-from kernel_spec.lock import Lock, LockedKernel, format_lock, git_lfs_concat, parse_lock
+from kernel_spec.lock import (
+    Lock,
+    LockedKernel,
+    format_lock,
+    format_old_lock,
+    git_lfs_concat,
+    parse_lock,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "fixtures" / "locks.json").read_text())
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -92,6 +100,10 @@ OURS = {"repo-id": "a/b", "commit": COMMIT}
             {"format": 1, "kernels": [OURS | {"variants": {"torch-cpu": "xyz"}}]},
             [("bad-hash", "kernels[0].variants.torch-cpu")],
         ),
+        (
+            {"format": 1, "kernels": [OURS | {"variants": {"torch-cpu": None}}]},
+            [("wrong-type", "kernels[0].variants.torch-cpu")],
+        ),
         ([NEW | {"lock": {"commit": COMMIT, "sha": ""}}], [("unknown-key", "[0].lock.sha")]),
         (
             [NEW | {"dependency": {"repo-id": "../b", "version": 1}}],
@@ -135,6 +147,18 @@ def test_every_fault_is_told_at_once():
 def test_two_versions_of_one_kernel_may_be_locked():
     other = {"dependency": {"repo-id": "a/b", "version": 2}, "lock": {"commit": COMMIT}}
     assert [kernel.version for kernel in parse([other, NEW]).kernels] == [1, 2]
+
+
+def test_the_oldest_form_holds_hashes_and_one_commit_of_each_repository():
+    locked = LockedKernel(repo_id="a/b", commit=COMMIT, version=1)
+    hashed = replace(locked, version=2, lfs_hashes={"torch-cpu": f"sha256-{'0' * 64}"})
+    assert parse_lock(format_old_lock((hashed,))).form == "old"
+    with pytest.raises(LockError) as err:
+        format_old_lock((locked, hashed))
+    assert [(fault.kind, fault.where) for fault in err.value.faults] == [
+        ("bad-hash", "a/b"),
+        ("duplicate", "a/b"),
+    ]
 
 
 def test_an_empty_list_locks_nothing():

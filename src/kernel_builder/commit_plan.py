@@ -193,11 +193,7 @@ def _wholes(paths: Iterable[str]) -> frozenset[str]:
 
 def variants_of(branch: RemoteBranch) -> frozenset[str]:
     """Return the names of the variants that a branch holds."""
-    return _variants(file.path for file in branch.files)
-
-
-def _variants(paths: Iterable[str]) -> frozenset[str]:
-    return frozenset(match[1] for path in paths if (match := _VARIANT.fullmatch(path)))
+    return _wholes(file.path for file in branch.files) - {SOURCES}
 
 
 def is_same(file: LocalFile, remote: TreeFile) -> bool:

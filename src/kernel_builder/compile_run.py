@@ -14,14 +14,14 @@ from kernel_builder.environment import Environment
 from kernel_builder.errors import BuilderError, CommandError, CompileError, ToolchainError
 from kernel_builder.inputs import find_foreign, read_system_headers
 from kernel_builder.job import Job
-from kernel_builder.jobs import (
+from kernel_builder.objects import ObjectCache, parse_depfile
+from kernel_builder.parallelism import (
     PEAK_FULL,
     PEAK_NVCC_FULL,
     PEAK_NVCC_STABLE,
     PEAK_STABLE,
     choose_jobs,
 )
-from kernel_builder.objects import ObjectCache, parse_depfile
 from kernel_builder.planned import VariantBuild
 from kernel_builder.process import Finished
 from kernel_builder.recipe import Unit, compose_links
@@ -72,7 +72,7 @@ def run_ninja(run: Run, recipe: str, units: list[Unit], *, done: int, total: int
         view=_view(run),
         cwd=run.stage,
         variables={**run.job.settings.variables, "NINJA_STATUS": "[%f] "},
-        on_line=_status_reader(run.job.on_step, done, total),
+        on_line=_status_reader(run.job, done, total),
         check=False,
     )
 
@@ -90,13 +90,13 @@ def _peak(build: VariantBuild, units: list[Unit]) -> int:
     return PEAK_FULL if full else PEAK_STABLE
 
 
-def _status_reader(
-    on_step: Callable[[int, int, str], None], done: int, total: int
-) -> Callable[[str], None]:
+def _status_reader(job: Job, done: int, total: int) -> Callable[[str], None]:
+    """Return what reads the lines of Ninja and tells each step."""
+
     def read_status(line: str) -> None:
         match = _STATUS.fullmatch(line)
         if match is not None:
-            on_step(done + int(match[1]), total, match[2])
+            job.tell_step(done + int(match[1]), total, match[2])
 
     return read_status
 
@@ -185,7 +185,7 @@ def describe_failure(
     toolkit = None
     if cuda is not None:
         # A compiler that was asked what it is, is the user's own.
-        home = None if cuda.release is None else cuda.root
+        home = None if cuda.answer.release is None else cuda.root
         toolkit = Toolkit(version=str(cuda.version), home=home)
     for unit in units:
         if unit.built.is_file() or not unit.log.is_file():

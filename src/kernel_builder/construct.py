@@ -45,12 +45,12 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
     Raises:
         BuilderError, ProjectError: why there is none; what was there before stays.
     """
-    job.begin(job.name)
+    job.reporter.begin(job.name)
     sandbox = choose_sandbox(job.settings)
     scratch = _begin_run(job)
     environment, artifact = None, NOTHING
     if job.build.units:
-        environment = prepare_environment(job.build, job.settings, on_fetch=job.on_fetch)
+        environment = prepare_environment(job.build, job.settings, on_fetch=job.tell_fetched)
         artifact = compile_variant(job, environment, work=scratch, sandbox=sandbox)
     made = scratch / "variant" / job.name
     write_variant(

@@ -89,7 +89,7 @@ def _describe_cuda(version: MajorMinor | None, settings: Settings) -> dict[str, 
         headers = identify_cuda_headers(cuda.include, shared=cuda.shares_include)
         key = f"cuda {cuda.identity} {headers}"
         sha256 = _remember(settings, key, lambda: _hash_toolkit(cuda))
-        return {"kind": Kind.SYSTEM.value, "version": cuda.release, "sha256": sha256}
+        return {"kind": Kind.SYSTEM.value, "version": cuda.answer.release, "sha256": sha256}
     # A lock is for every machine, so it has the wheels of each.
     wheels = {
         toolkit.machine: {
@@ -106,7 +106,7 @@ def _hash_toolkit(cuda: CudaToolchain) -> str:
     """Return one hash of all of a user's toolkit that goes into a build, wherever its files lie."""
     digest = hashlib.sha256()
     for name, data in sorted(
-        (path.name, path.read_bytes()) for path in (*cuda.programs, cuda.cudart)
+        (path.name, path.read_bytes()) for path in (*cuda.answer.programs, cuda.cudart)
     ):
         digest.update(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode())
     headers = map(Path, walk_cuda_headers(cuda.include, shared=cuda.shares_include))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.planned import VariantBuild
+from kernel_builder.progress import Reporter
 from kernel_builder.settings import Settings
 from kernel_builder.sources import SourceSet
 from kernel_spec.metadata import Provenance
@@ -28,7 +28,7 @@ class Job:
         provenance: what it says of its origin.
         settings: what the environment and the command line say.
         jobs: how many compilers run at once; None: as many as CPUs and memory allow.
-        begin, on_step, on_fetch: who is told that it is begun, and how far it is.
+        reporter: who is told how far it is.
     """
 
     project: Path
@@ -37,9 +37,7 @@ class Job:
     provenance: Provenance
     settings: Settings
     jobs: int | None
-    begin: Callable[[str], None]
-    on_step: Callable[[int, int, str], None]
-    on_fetch: Callable[[str, int, int], None]
+    reporter: Reporter
 
     @property
     def name(self) -> str:
@@ -55,6 +53,14 @@ class Job:
     def work(self) -> Path:
         """Where its files and logs are kept while it is built."""
         return work_directory(self.project, self.settings) / self.name
+
+    def tell_step(self, done: int, total: int, what: str) -> None:
+        """Say that one of its steps is done."""
+        self.reporter.step(self.name, done, total, what)
+
+    def tell_fetched(self, what: str, done: int, total: int) -> None:
+        """Say how far fetching one of its toolchains is, in bytes."""
+        self.reporter.fetch(self.name, what, done, total)
 
 
 def work_directory(project: Path, settings: Settings) -> Path:

@@ -68,14 +68,6 @@ def build_project(
     reports = []
     skipped = list(made.skipped)
     for variant in made.variants:
-        name = str(variant.variant)
-
-        def on_step(done: int, total: int, what: str, name: str = name) -> None:
-            reporter.step(name, done, total, what)
-
-        def on_fetch(what: str, done: int, total: int, name: str = name) -> None:
-            reporter.fetch(name, what, done, total)
-
         job = Job(
             project=project,
             build=variant,
@@ -83,9 +75,7 @@ def build_project(
             provenance=provenance,
             settings=settings,
             jobs=jobs,
-            begin=reporter.begin,
-            on_step=on_step,
-            on_fetch=on_fetch,
+            reporter=reporter,
         )
         report = _build_or_fail(job, force=force)
         wanted = selection is not None and (selection.backends or selection.variants)
@@ -94,7 +84,7 @@ def build_project(
             continue
         reports.append(report)
         if report.outcome is not Outcome.UP_TO_DATE:
-            reporter.end(name, report.outcome.value, report.seconds)
+            reporter.end(job.name, report.outcome.value, report.seconds)
     notes = (*made.notes, *told, *(note for report in reports for note in report.notes))
     return Report(
         project=project,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.columns import format_columns
 from kernel_builder.diagnose import CompileFailure, format_failures
 from kernel_builder.errors import CompileError, StorageError
 from kernel_builder.planned import SkippedBackend
@@ -125,7 +126,7 @@ def format_report(report: Report) -> str:
     for each in report.variants:
         lines += [f"{each.variant}: warning: {warning}" for warning in each.warnings]
     lines += [line for text in _format_errors(report) for line in (text, "")]
-    lines += _format_table(report) if report.variants else []
+    lines += [_format_table(report)] if report.variants else []
     lines += [str(skipped) for skipped in report.skipped]
     if not report.variants:
         lines.append("nothing can be built here")
@@ -156,23 +157,17 @@ def _format_errors(report: Report) -> list[str]:
 
 
 _HEAD = ("variant", "outcome", "time", "CPU", "peak", "size", "compiled", "archs", "place")
+_NUMBERS = ("time", "CPU", "peak", "size")
 
 
-def _format_table(report: Report) -> list[str]:
+def _format_table(report: Report) -> str:
     """Write a row for each variant, under a head; columns that say nothing are left out."""
     rows = [_HEAD, *(_row(each, report.project) for each in report.variants)]
     kept = [
         column for column in range(len(_HEAD)) if column < 2 or any(row[column] for row in rows[1:])
     ]
-    widths = {column: max(len(row[column]) for row in rows) for column in kept}
-    right = {_HEAD.index(name) for name in ("time", "CPU", "peak", "size")}
-    return [
-        "  ".join(
-            row[each].rjust(widths[each]) if each in right else row[each].ljust(widths[each])
-            for each in kept
-        ).rstrip()
-        for row in rows
-    ]
+    right = {at for at, column in enumerate(kept) if _HEAD[column] in _NUMBERS}
+    return format_columns([[row[column] for column in kept] for row in rows], right=right)
 
 
 def _row(report: VariantReport, project: Path) -> tuple[str, ...]:

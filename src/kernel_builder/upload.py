@@ -33,7 +33,7 @@ from kernel_builder.upload_plan import (
     Target,
     UploadPlan,
     make_plan,
-    read_published,
+    read_remote,
 )
 from kernel_spec.amounts import format_count
 from kernel_spec.errors import ConflictError, KernelError, UsageError
@@ -132,12 +132,12 @@ def upload(
     target = _choose_target(package, options)
     if not remote.is_directory and not options.allow_dirty:
         refuse_dirty(directory, settings)
-    published = read_published(remote, target)
+    held = read_remote(remote, target)
     with tempfile.TemporaryDirectory(prefix="kernel-card-") as temporary:
-        cards = _write_cards(package, target, published.branch, Path(temporary))
+        cards = _write_cards(package, target, held.branch, Path(temporary))
         files = [*_variant_files(package.variants), *_benchmark_files(directory)]
         files += _source_files(package) if options.with_sources else []
-        plan = make_plan(target, remote, published, files, cards)
+        plan = make_plan(target, remote, held, files, cards)
         unchanged = Uploaded(plan=plan, status=Status.NO_CHANGES, commit=plan.branch.branch.commit)
         if plan.is_empty and not plan.left_over:
             return unchanged

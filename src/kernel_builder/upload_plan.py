@@ -91,7 +91,7 @@ class UploadPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Published:
+class RemoteRepo:
     """What a hub has of a repository.
 
     Attributes:
@@ -105,11 +105,11 @@ class Published:
     branch: RemoteBranch
 
 
-def read_published(remote: Remote, target: Target) -> Published:
+def read_remote(remote: Remote, target: Target) -> RemoteRepo:
     """Ask a hub what it has."""
     branches, tags = remote.read_refs(target.repo)
     branch = _read_branch(remote, target.repo, target.branch, branches)
-    return Published(branches=branches, tags=tags, branch=branch)
+    return RemoteRepo(branches=branches, tags=tags, branch=branch)
 
 
 def _read_branch(
@@ -121,7 +121,7 @@ def _read_branch(
 
 
 def make_plan(
-    target: Target, remote: Remote, published: Published, files: Iterable[LocalFile], cards: Cards
+    target: Target, remote: Remote, held: RemoteRepo, files: Iterable[LocalFile], cards: Cards
 ) -> UploadPlan:
     """Decide what to change.
 
@@ -133,35 +133,33 @@ def make_plan(
         ConflictError: variants are published with other bytes, or the tag stands elsewhere.
     """
     notes = [] if cards.now else ["there is no CARD.md, so the kernel has no page"]
-    left_over = (
-        () if target.pull_request else remote.find_left_over(target.repo, published.branches)
-    )
+    left_over = () if target.pull_request else remote.find_left_over(target.repo, held.branches)
     notes += [
         f"the branch {name} is of an upload that is under way; if it was cut off, an upload from its "
         "machine removes it, and any upload a day later"
-        for name in published.branches
+        for name in held.branches
         if is_scratch(name) and name not in left_over
     ]
     card = cards.now
-    if card and not target.replace and not _is_ours(published.branch, cards):
+    if card and not target.replace and not _is_ours(held.branch, cards):
         notes.append(
             f"{CARD} of {target.branch} did not come from this CARD.md; it stays "
             "(--replace publishes yours)"
         )
         card = None
     branch = plan_commit(
-        published.branch,
+        held.branch,
         [*files, *([card] if card else [])],
         prune=target.prune,
         replace=target.replace,
     )
     if branch.differing and not target.replace:
         raise ConflictError(_differing(target, branch))
-    tags = _plan_tags(target, published, branch)
+    tags = _plan_tags(target, held, branch)
     main = None
-    if card and target.branch != DEFAULT_BRANCH and not _has_later(published, target.version):
-        held = _read_branch(remote, target.repo, DEFAULT_BRANCH, published.branches)
-        main = plan_commit(held, [card], replace=True)
+    if card and target.branch != DEFAULT_BRANCH and not _has_later(held, target.version):
+        stands = _read_branch(remote, target.repo, DEFAULT_BRANCH, held.branches)
+        main = plan_commit(stands, [card], replace=True)
     return UploadPlan(
         repo=target.repo,
         url=remote.url,
@@ -211,24 +209,24 @@ def _few(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + more
 
 
-def _plan_tags(target: Target, published: Published, branch: CommitPlan) -> tuple[str, ...]:
+def _plan_tags(target: Target, held: RemoteRepo, branch: CommitPlan) -> tuple[str, ...]:
     tag = target.tag
     if tag is None:
         return ()
     if target.pull_request:
         raise UsageError("--tag: a pull request has no tag; set it when it was taken over")
-    at = published.tags.get(tag)
+    at = held.tags.get(tag)
     if at is None:
         return (tag,)
-    if at == published.branch.commit and branch.is_empty:
+    if at == held.branch.commit and branch.is_empty:
         return ()
     raise ConflictError(
         f"{target.repo}: the tag {tag} stands at {at[:12]}, and tags do not move; choose another"
     )
 
 
-def _has_later(published: Published, version: int) -> bool:
-    found = map(version_of_branch, published.branches)
+def _has_later(held: RemoteRepo, version: int) -> bool:
+    found = map(version_of_branch, held.branches)
     return any(each is not None and each > version for each in found)
 
 

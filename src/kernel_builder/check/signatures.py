@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.registered import RegisteredOp
 from kernel_builder.registrations import Registrations
+from kernel_spec.amounts import format_count
 
 # torch::stable::detail::boxer<...>::boxed_fn, which TORCH_BOX names; and not a part that GCC split off.
 BOXED = re.compile(r"_ZN5torch6stable6detail5boxerI.*E8boxed_fnE\w*")
@@ -158,7 +159,7 @@ def _compare(schema: Schema, signature: Signature) -> Iterator[str]:
         ("result", schema.returns, signature.returns),
     ):
         if len(expected) != len(found):
-            yield f"{_count(len(expected), what)} in the schema, {len(found)} in C++"
+            yield f"{format_count(len(expected), what)} in the schema, {len(found)} in C++"
             continue
         for place, (kind, cxx) in enumerate(zip(expected, found, strict=True), 1):
             if _fits(kind, cxx) is False:
@@ -223,10 +224,6 @@ def _spell_kind(kind: str) -> str:
         if kind.startswith(wrapper):
             return _spell_kind(kind[len(wrapper) : -1]) + mark
     return kind
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _split(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.frame import place_of, project_argument
+from kernel_spec.amounts import format_count
 
 
 @click.command("check")
@@ -68,8 +69,7 @@ def _run_gate(place: Path, device: str, seconds: float) -> bool:
             click.echo(f"{name}: refused, as it may be: {said}")
         if result.proof is not None:
             where = f"{result.proof['on']} with torch {result.proof['torch']}"
-            count = len(result.proof["cases"])
-            cases = "1 case" if count == 1 else f"{count} cases"
+            cases = format_count(len(result.proof["cases"]), "case")
             click.echo(f"{name}: the gate passes {cases} on {where}; the proof is in metadata.json")
         passed = passed and not result.faults
     return passed

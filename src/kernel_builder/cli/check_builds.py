@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.frame import place_of, project_argument
+from kernel_spec.amounts import format_count
 
 
 @click.command("check-builds")
@@ -22,4 +23,4 @@ def check_builds(directory: Path) -> None:
         click.echo(fault)
     if faults:
         raise click.exceptions.Exit(1)
-    click.echo(f"{len(builds)} variant{'s' if len(builds) != 1 else ''}: ok")
+    click.echo(f"{format_count(len(builds), 'variant')}: ok")

@@ -52,11 +52,11 @@ def list_variants(  # noqa: PLR0917  (click passes them by name)
 
 def _show(found: tuple[Possible, ...], backends: tuple[str, ...], *, as_json: bool) -> None:
     """Write a line for each variant: its name, and what building it needs."""
-    from kernel_builder.cli.plan import format_columns
+    from kernel_builder.columns import format_columns
 
     kept = [each for each in found if not backends or each.backend.value in backends]
     if as_json:
         click.echo(json.dumps({each.variant: list(each.needs) for each in kept}, indent=2))
         return
     rows = [("variant", "needs"), *((each.variant, "; ".join(each.needs) or "-") for each in kept)]
-    click.echo(format_columns(tuple(rows)))
+    click.echo(format_columns(rows))

@@ -15,9 +15,9 @@ from kernel_builder.cli.toolkits import (
     read_archs,
     toolkit_options,
 )
+from kernel_spec.amounts import format_count
 
 if TYPE_CHECKING:
-    from kernel_builder.locking import Locked
     from kernel_builder.planned import Selection
     from kernel_builder.settings import Settings
 
@@ -45,9 +45,9 @@ def lock(
     settings, selection = _choose(backends, variants, toolkits, sources)
     done = lock_project(find_project(directory), settings, selection=selection)
     if done.written:
-        click.echo(f"wrote {done.path}: {_count(done)}; commit it")
+        click.echo(f"wrote {done.path}: {format_count(done.count, 'input')}; commit it")
     else:
-        click.echo(f"{done.path} is right: {_count(done)}")
+        click.echo(f"{done.path} is right: {format_count(done.count, 'input')}")
 
 
 @click.command("update")
@@ -96,7 +96,3 @@ def _choose(
 
     settings = apply_toolkits(read_input_settings(sources=sources), toolkits, variants=variants)
     return settings, read_selection(backends, variants, read_archs(toolkits.archs))
-
-
-def _count(done: Locked) -> str:
-    return f"{done.count} inputs" if done.count != 1 else "1 input"

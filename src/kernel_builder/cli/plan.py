@@ -12,6 +12,7 @@ import click
 
 from kernel_builder.cli.frame import json_option, project_argument, selection_options
 from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
+from kernel_spec.amounts import format_count
 
 if TYPE_CHECKING:
     from kernel_builder.planned import Plan, VariantBuild
@@ -33,6 +34,7 @@ def plan(
 ) -> None:
     """Show the variants that DIR gives here and the files that each is made of."""
     from kernel_builder.cli.making import make_plan
+    from kernel_builder.columns import format_columns
     from kernel_builder.depends import list_sourceless
     from kernel_builder.settings import read_settings
 
@@ -47,13 +49,11 @@ def plan(
     if sys.stdout.isatty():
         _draw(rows)
     elif rows:
-        click.echo(format_columns((_HEAD, *rows)))
+        click.echo(format_columns([_HEAD, *rows]))
     for variant in made.variants:
         abi = _name_interface(variant)
         what = f"{len(variant.units)} to compile, {abi}" if variant.units else "nothing to compile"
-        files = (
-            f"{len(variant.package)} Python files" if len(variant.package) != 1 else "1 Python file"
-        )
+        files = format_count(len(variant.package), "Python file")
         click.echo(f"{variant.variant}: {what}; {files}; {_name_ops(variant)}")
     for skipped in made.skipped:
         click.echo(str(skipped))
@@ -86,16 +86,6 @@ def _rows(variant: VariantBuild) -> list[tuple[str, ...]]:
         )
         for unit in variant.units
     ]
-
-
-def format_columns(rows: tuple[tuple[str, ...], ...]) -> str:
-    """Write rows as columns of equal width, two blanks apart; lines never end in blanks."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _draw(rows: list[tuple[str, ...]]) -> None:

@@ -24,7 +24,7 @@ _NEWEST_TORCH = MajorMinor(2, 99)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Toolkit:
+class ToolkitRange:
     """The CUDA toolkits from one version up to the next one that gives something else.
 
     Attributes:
@@ -47,7 +47,7 @@ class BackendExport:
     """
 
     build: VariantBuild
-    toolkits: tuple[Toolkit, ...] = ()
+    toolkits: tuple[ToolkitRange, ...] = ()
 
     @property
     def backend(self) -> BackendKind:
@@ -159,9 +159,9 @@ def _plan_newest(build: Build, sources: SourceSet, backends: frozenset[BackendKi
     raise failure
 
 
-def _plan_toolkits(build: Build, sources: SourceSet) -> tuple[Toolkit, ...]:
+def _plan_toolkits(build: Build, sources: SourceSet) -> tuple[ToolkitRange, ...]:
     """Plan for every toolkit that may give something else, and join those that give the same."""
-    found: list[Toolkit] = []
+    found: list[ToolkitRange] = []
     cuda = frozenset({BackendKind.CUDA})
     for version in _toolkit_versions(build):
         try:
@@ -174,7 +174,7 @@ def _plan_toolkits(build: Build, sources: SourceSet) -> tuple[Toolkit, ...]:
             }
             if found and found[-1].archs == archs:
                 found.pop()
-            found.append(Toolkit(since=version, archs=archs))
+            found.append(ToolkitRange(since=version, archs=archs))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from kernel_builder.archs import gencode_flags
 from kernel_builder.config.model import Build, TorchFramework, TvmFfiFramework
 from kernel_builder.environment import framework_libraries
-from kernel_builder.export.backends import BackendExport, Toolkit
+from kernel_builder.export.backends import BackendExport, ToolkitRange
 from kernel_builder.export.quote import quote_cmake, quote_option, quote_path
 from kernel_builder.export.units import UnitFlags, shared_options, sort_flags
 from kernel_builder.flags import CXX20_SINCE
@@ -200,7 +200,7 @@ def _toolkits(export: BackendExport) -> Iterator[str]:
     yield "endif()"
 
 
-def _archs_of(toolkits: Iterable[Toolkit], source: str) -> tuple[tuple[str, ...], ...]:
+def _archs_of(toolkits: Iterable[ToolkitRange], source: str) -> tuple[tuple[str, ...], ...]:
     return tuple(toolkit.archs.get(source, ()) for toolkit in toolkits)
 
 

@@ -14,7 +14,14 @@ from pathlib import Path
 from kernel_builder.errors import SelectionError, ToolchainError, ToolchainUnavailableError
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.cpu import target_cpu
-from kernel_builder.toolchain.cuda_home import ask_compiler, find_files, find_outside
+from kernel_builder.toolchain.cuda_home import (
+    NOT_ASKED,
+    CudaAnswer,
+    CudaFiles,
+    ask_compiler,
+    find_files,
+    find_outside,
+)
 from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.wheels import WheelSet, fetch_wheels, read_cuda_wheels
 from kernel_spec.version import MajorMinor
@@ -28,48 +35,28 @@ _RUNTIME = "nvidia-cuda-runtime"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CudaToolchain:
-    """A CUDA toolkit.
+class CudaToolchain(CudaFiles):
+    """A CUDA toolkit to build with; its ``cudart`` is that of the processor that is built for.
 
     Attributes:
-        root: its directory.
-        version: its version.
-        nvcc: the compiler.
-        include: the directory of its headers.
-        header_places: the same under each of its names; none: it has no other.
-        cudart: the shared runtime library of the processor that is built for, under its versioned name.
         identity: a text that changes with it.
-        shares_include: whether other packages' headers lie beside its own, where every compiler looks.
-        release: its version in full, by the compiler's own words; None: it was not asked.
-        options: the long options of the compiler, by its help; None: it was not asked.
-        programs: what compiling starts and reads, where the compiler was asked.
+        answer: what its compiler says of itself, where it is the user's own.
         outside: what belongs to it and does not lie in its directory.
-        launcher: what the compiler is started by, where it needs something.
     """
 
-    root: Path
-    version: MajorMinor
-    nvcc: Path
-    include: Path
-    cudart: Path
     identity: str
-    shares_include: bool = False
-    release: str | None = None
-    options: frozenset[str] | None = None
-    header_places: tuple[Path, ...] = ()
-    programs: tuple[Path, ...] = ()
+    answer: CudaAnswer = NOT_ASKED
     outside: tuple[Path, ...] = ()
-    launcher: tuple[str, ...] = ()
 
     @property
     def command(self) -> tuple[str, ...]:
         """How its compiler is called."""
-        return (*self.launcher, str(self.nvcc))
+        return (*self.answer.launcher, str(self.nvcc))
 
     def takes(self, flag: str) -> bool:
         """Say whether the compiler takes a flag, of those that a build can do without; any other: yes."""
-        name = find_optional(flag)
-        return self.options is None or name is None or name in self.options
+        name, options = find_optional(flag), self.answer.options
+        return options is None or name is None or name in options
 
 
 def find_optional(flag: str) -> str | None:
@@ -90,7 +77,7 @@ def describe_toolkit(cuda: CudaToolchain | None) -> dict[str, str]:
 
     Of a pinned one, the builder's version and the name of the variant say all.
     """
-    return {} if cuda is None or cuda.release is None else {TOOLKIT: cuda.release}
+    return {} if cuda is None or cuda.answer.release is None else {TOOLKIT: cuda.answer.release}
 
 
 def list_pinned(cpu: str) -> tuple[MajorMinor, ...]:
@@ -141,7 +128,7 @@ def identify_cuda(settings: Settings, version: MajorMinor | None = None) -> str:
         ToolchainError: the user's toolkit is not whole.
     """
     if settings.cuda_home is not None:
-        return find_files(settings.cuda_home).identity
+        return find_files(settings.cuda_home).identify()
     return _identify(_list_wheels(settings, version))
 
 
@@ -217,19 +204,14 @@ def read_cuda(
             "another place (ln -s), and name that: --cuda-home PATH"
         )
     found = find_files(home)
-    answer = ask_compiler(found, variables or {}) if identity is None else None
+    answer = ask_compiler(found, variables or {}) if identity is None else NOT_ASKED
     return CudaToolchain(
         root=found.root,
         version=found.version,
         nvcc=found.nvcc,
         include=found.include,
         cudart=found.cudart,
-        identity=identity or found.identity,
-        shares_include=found.shares_include,
-        header_places=found.header_places,
-        release=None if answer is None else answer.release,
-        options=None if answer is None else answer.options,
-        programs=() if answer is None else answer.programs,
-        outside=() if answer is None else find_outside(found, answer.programs),
-        launcher=() if answer is None else answer.launcher,
+        identity=identity or found.identify(),
+        answer=answer,
+        outside=find_outside(found, answer.programs) if identity is None else (),
     )

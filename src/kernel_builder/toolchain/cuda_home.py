@@ -65,9 +65,8 @@ class CudaFiles:
         """Whether the headers of other packages lie beside its own, where every compiler looks anyway."""
         return self.include.resolve() == _SYSTEM_INCLUDE
 
-    @property
-    def identity(self) -> str:
-        """A text that changes with its files, at the cost of a few looks at the disk."""
+    def identify(self) -> str:
+        """Return a text that changes with its programs and its runtime, at the cost of a few looks at the disk."""
         parts = [self.root / place / name for place in _PLACES for name in ("nvcc", *_PROGRAMS)]
         parts += [self.nvcc, self.cudart, self.include / _HEADER]
         found = (file_identity(part) for part in dict.fromkeys(parts) if part.is_file())
@@ -79,16 +78,19 @@ class CudaAnswer:
     """What a compiler says of itself.
 
     Attributes:
-        release: its version in full, such as ``12.4.131``.
-        options: its long options, by its help.
+        release: its version in full, such as ``12.4.131``; None: it was not asked.
+        options: its long options, by its help; None: it was not asked.
         programs: the files that compiling starts, itself among them, and those that they read.
         launcher: what it is started by, where it would else start the programs of another toolkit.
     """
 
-    release: str
-    options: frozenset[str]
-    programs: tuple[Path, ...]
+    release: str | None = None
+    options: frozenset[str] | None = None
+    programs: tuple[Path, ...] = ()
     launcher: tuple[str, ...] = ()
+
+
+NOT_ASKED = CudaAnswer()
 
 
 def find_files(home: Path) -> CudaFiles:

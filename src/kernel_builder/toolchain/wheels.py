@@ -17,6 +17,7 @@ from pathlib import Path
 from kernel_builder.errors import CommandError, ToolchainUnavailableError
 from kernel_builder.process import run
 from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
+from kernel_spec.amounts import format_count
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 _SECONDS = 1800
@@ -113,12 +114,8 @@ def fetch_wheels(
         scratch = Path(tempfile.mkdtemp(prefix=f".{wheels.key}-", dir=store))
         try:
             if on_fetch is not None:
-                count = len(wheels.wheels)
-                on_fetch(
-                    f"{wheels.name} is not here yet: {count} wheel{'s' * (count > 1)} through pip",
-                    0,
-                    0,
-                )
+                count = format_count(len(wheels.wheels), "wheel")
+                on_fetch(f"{wheels.name} is not here yet: {count} through pip", 0, 0)
             _install(wheels, scratch, variables, on_fetch)
             (scratch / "tree").rename(target)
             if on_fetch is not None:

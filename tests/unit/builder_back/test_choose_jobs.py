@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kernel_builder.jobs import available_memory, choose_jobs, count_cpus
+from kernel_builder.parallelism import available_memory, choose_jobs, count_cpus
 
 GB = 1_000_000_000
 

@@ -10,6 +10,7 @@ from kernel_builder.flags import compile_flags, format_target, list_left_out, pr
 from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.cpu import CpuToolchain, Family
 from kernel_builder.toolchain.cuda import CudaToolchain
+from kernel_builder.toolchain.cuda_home import CudaAnswer
 from kernel_builder.toolchain.link import LinkKit, link_command
 from kernel_builder.toolchain.torch import TorchInstall
 from kernel_builder.units import CompileUnit
@@ -294,7 +295,9 @@ def test_an_older_toolkit_gets_what_it_understands() -> None:
     assert "-static-global-template-stub=false" in new
     assert "-frandom-seed=csrc/a.cu" in new
     assert "size" in new
-    older = replace(CUDA, version=MajorMinor(12, 4), options=frozenset({"maxrregcount"}))
+    older = replace(
+        CUDA, version=MajorMinor(12, 4), answer=CudaAnswer(options=frozenset({"maxrregcount"}))
+    )
     old = flags(unit, build=CUDA_BUILD, environment=replace(ENVIRONMENT, cuda=older))
     assert "-static-global-template-stub=false" not in old
     assert "-lineinfo" in old

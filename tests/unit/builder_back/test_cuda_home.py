@@ -72,12 +72,12 @@ def read(home: Path, path: str = "/usr/bin:/bin"):
 def test_it_says_its_version_and_options(home: Path, settings: Settings) -> None:
     assert detect_host(settings).toolkits == {BackendKind.CUDA: MajorMinor(12, 4)}
     found = read(home)
-    assert (found.version, found.release) == (MajorMinor(12, 4), "12.4.131")
+    assert (found.version, found.answer.release) == (MajorMinor(12, 4), "12.4.131")
     assert found.takes("--split-compile=2")
     assert found.takes("-maxrregcount=1")
     assert not found.takes("--compress-mode=size")
     assert not found.takes("-frandom-seed=1")
-    assert {path.name for path in found.programs} == {
+    assert {path.name for path in found.answer.programs} == {
         *("nvcc", "cudafe++", "cicc", "ptxas", "fatbinary", "libdevice.10.bc"),
     }
     assert found.outside == ()
@@ -149,12 +149,12 @@ def test_debian_has_the_parts_apart(home: Path, tmp_path: Path) -> None:
         found = read(usr / name, f"{usr}/bin:/usr/bin")
         assert found.root == usr
         assert {own / "bin" / "nvcc", own / "bin" / "cicc", usr / "bin" / "ptxas"} <= set(
-            found.programs
+            found.answer.programs
         )
         assert found.command == (f"{usr}/bin/nvcc",)
         path = f"{another}:/usr/bin"
         found = read(usr / name, path)
-        assert usr / "bin" / "ptxas" in found.programs
+        assert usr / "bin" / "ptxas" in found.answer.programs
         assert found.command == ("env", f"PATH={usr}/bin:{path}", f"{usr}/bin/nvcc")
     shared = CudaFiles(
         root=Path("/usr"),
@@ -207,10 +207,10 @@ def test_a_directory_of_links_brings_what_they_lead_to(home: Path, tmp_path: Pat
 
 
 def test_it_changes_with_any_of_its_programs(home: Path) -> None:
-    before = find_files(home).identity
+    before = find_files(home).identify()
     for name in ("bin/ptxas", "nvvm/bin/cicc", "include/cuda_runtime_api.h"):
         write(home / name, (home / name).read_text() + "\n", 0o755)
-        after = find_files(home).identity
+        after = find_files(home).identify()
         assert after != before
         before = after
 

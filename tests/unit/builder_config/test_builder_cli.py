@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernel_builder import cli
-from kernel_builder.cli import making, plan
+from kernel_builder.cli import making
+from kernel_builder.columns import format_columns
 from kernel_builder.planned import Host
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
@@ -218,7 +219,9 @@ def test_a_closed_output_is_no_defect(project: Path) -> None:
 
 
 def test_columns_do_not_end_in_blanks() -> None:
-    assert plan.format_columns((("a", "bb"), ("ccc", "d"))) == "a    bb\nccc  d"
+    rows = [("a", "bb", "1"), ("ccc", "d", "")]
+    assert format_columns(rows) == "a    bb  1\nccc  d"
+    assert format_columns(rows, right={0, 1}) == "  a  bb  1\nccc   d"
 
 
 @pytest.mark.parametrize(

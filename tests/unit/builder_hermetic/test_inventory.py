@@ -15,6 +15,7 @@ from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import CudaToolchain
+from kernel_builder.toolchain.cuda_home import CudaAnswer
 from kernel_builder.toolchain.torch import read_torch
 from kernel_spec.backend import BackendKind
 from kernel_spec.system import TorchBuild
@@ -104,8 +105,7 @@ def test_a_users_toolkit_is_its_content_wherever_it_lies(
             include=root / "include",
             cudart=root / "lib64" / "libcudart.so.13",
             identity=name,
-            release="13.0.88",
-            programs=(root / "bin" / "nvcc",),
+            answer=CudaAnswer(release="13.0.88", programs=(root / "bin" / "nvcc",)),
         )
 
     def describe(cuda: CudaToolchain) -> dict[str, str]:

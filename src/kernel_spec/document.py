@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from kernel_spec.errors import Fault
 
@@ -77,11 +78,21 @@ class Reader:
             marked.keys_given_twice = tuple(key for key in built if times[key] > 1)
             return marked
 
-        def refuse(constant: str) -> None:
+        def refuse(constant: str) -> NoReturn:
             raise ValueError(f"{constant} is not JSON")
 
+        def read_float(text: str) -> float:
+            number = float(text)
+            # What is read can be written again.
+            return number if math.isfinite(number) else refuse(text[:40])
+
         try:
-            value = json.loads(data.decode("utf-8"), object_pairs_hook=build, parse_constant=refuse)
+            value = json.loads(
+                data.decode("utf-8"),
+                object_pairs_hook=build,
+                parse_constant=refuse,
+                parse_float=read_float,
+            )
         except (ValueError, RecursionError) as err:
             self.add("bad-json", "", f"not JSON: {err}")
             return None

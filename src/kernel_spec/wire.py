@@ -51,7 +51,7 @@ class Organization(NamedTuple):
 
 
 def parse_refs(answer: Any) -> Refs:
-    """Read the answer of ``GET /api/kernels/{id}/refs``.
+    """Read the answer of ``GET /api/kernels/{id}/refs``; names that cannot be printed are left out.
 
     Raises:
         WireError: the answer is not of that form.
@@ -71,7 +71,10 @@ def _read_refs(table: Mapping[str, Any], key: str, *, required: bool = False) ->
         commit = _text(fields, "targetCommit", where)
         if COMMIT.fullmatch(commit) is None:
             raise WireError(f"{where}.targetCommit: expected a commit id, found {commit!r}")
-        refs.append(Ref(_text(fields, "name", where), commit))
+        name = _text(fields, "name", where)
+        # git has no other, nobody can ask for one, and it is told in messages.
+        if name.isprintable():
+            refs.append(Ref(name, commit))
     return tuple(sorted(refs, key=lambda ref: ref.name))
 
 

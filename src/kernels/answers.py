@@ -133,7 +133,8 @@ def _ask(
 
 def is_silent(hub: Hub) -> bool:
     """Say whether a hub gave no answer a moment ago, so that a record is taken at once."""
-    return time.time() < _silent_until.get(hub.url, 0.0)
+    # A clock that was set back does not make it silent for longer.
+    return 0 < _silent_until.get(hub.url, 0.0) - time.time() <= RETRY_SECONDS
 
 
 def note_silence(hub: Hub) -> None:

@@ -42,7 +42,8 @@ from kernels.request import Found, Request, read_request
 from kernels.resolve import dependency_ref, resolve, resolve_path
 from kernels.revision import KernelRef
 from kernels.settings import fingerprint, read_settings
-from kernels.source import Watch, locate, variants_of
+from kernels.source import Watch, locate
+from kernels.trees import variants_of
 
 if TYPE_CHECKING:
     from kernel_spec.compat import Decision
@@ -54,6 +55,8 @@ class _Remembered(NamedTuple):
 
     module: ModuleType
     watched: tuple[Watch, ...]
+    # In seconds since 1970; before the first of them a clock was set back.
+    since: float
     expires: float
     # What a path looked like; empty for a kernel of a hub.
     stamp: tuple[int, ...]
@@ -323,7 +326,7 @@ def _recall(key: object) -> ModuleType | None:
     for watch in known.watched:
         if watch.hub.stamp(watch.repo) != watch.stamp:
             return None
-    return known.module if time.time() < known.expires else None
+    return known.module if known.since <= time.time() < known.expires else None
 
 
 def _load(found: Found, request: Request, clock: Clock) -> tuple[Found, LoadTrace]:
@@ -352,7 +355,8 @@ def _remember(found: Found, trace: LoadTrace) -> _Remembered:
     if located is None and found.locked is None:
         from kernels.local import quick_stamp
 
-        return _Remembered(trace.module, (), float("inf"), quick_stamp(trace.path), trace.path)
+        stamp = quick_stamp(trace.path)
+        return _Remembered(trace.module, (), 0.0, float("inf"), stamp, trace.path)
     watched = () if located is None else located.watched
     expires = float("inf") if located is None else located.expires
-    return _Remembered(trace.module, watched, expires, (), trace.path)
+    return _Remembered(trace.module, watched, time.time(), expires, (), trace.path)

@@ -18,13 +18,14 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from kernel_spec.digest import Violation, variant_digest
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.errors import FormatError
 from kernel_spec.metadata import FILE_NAME, parse_metadata
+from kernel_spec.names import path_fault
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError
 from kernels.importer import VariantDir, hash_file
@@ -121,10 +122,10 @@ def read_manifest(place: Path) -> Manifest | None:
         document = json.loads(read_plain(place / MANIFEST_NAME))
         files = {str(p): (int(size), str(sha)) for p, size, sha in document["files"]}
         variant = str(document["variant"])
+        digest = variant_digest((path, size, sha) for path, (size, sha) in sorted(files.items()))
     except UNREADABLE:
         return None
-    digest = variant_digest((path, size, sha) for path, (size, sha) in sorted(files.items()))
-    if digest != place.name or PurePosixPath(variant).name != variant:
+    if digest != place.name or "/" in variant or path_fault(variant) is not None:
         return None
     return Manifest(variant, files)
 

@@ -250,3 +250,26 @@ def test_a_hub_with_folders_of_others_still_says_what_is_missing(publisher, monk
     monkeypatch.setattr("kernel_spec.directory.repositories", refuse)
     with pytest.raises(RepoNotFoundError, match="acme/tpy"):
         kernels.get_kernel("acme/tpy")
+
+
+@pytest.mark.parametrize(
+    ("variant", "path", "sha256"),
+    [
+        ("torch-cpu", "a\\nb", "0" * 64),
+        ("torch-cpu", "\\ud800", "0" * 64),
+        ("torch-cpu", "a.py", "\\ud800"),
+        ("\\u0000", "a.py", "0" * 64),
+        ("\\ud800", "a.py", "0" * 64),
+        ("..", "a.py", "0" * 64),
+        ("", "a.py", "0" * 64),
+    ],
+)
+def test_a_manifest_that_names_what_cannot_be_is_made_anew(publisher, cache, variant, path, sha256):
+    publisher.publish()
+    kernels.get_kernel("acme/toy")
+    kernels.load.forget()
+    (manifest,) = cache.glob("variants/*/manifest.json")
+    manifest.write_text(
+        f'{{"format": 1, "variant": "{variant}", "files": [["{path}", 3, "{sha256}"]]}}'
+    )
+    assert kernels.get_kernel("acme/toy").VALUE == 1

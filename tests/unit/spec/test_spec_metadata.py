@@ -263,3 +263,12 @@ def test_bytes_that_are_no_metadata_are_refused_with_a_fault(data):
     with pytest.raises(MetadataError) as err:
         parse_metadata(data)
     assert err.value.faults
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity", "9" * 5000])
+@pytest.mark.parametrize("key", ["later", "kernels"])
+def test_a_number_that_could_not_be_written_again_is_a_fault(key, number):
+    text = json.dumps({**SMALLEST, key: {"x": [0.5, "here"]}}).replace('"here"', number)
+    with pytest.raises(MetadataError, match="not JSON") as caught:
+        parse_metadata(text.encode())
+    assert len(str(caught.value)) < 200

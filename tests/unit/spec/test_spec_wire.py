@@ -106,7 +106,7 @@ def test_an_owner_is_trusted_only_where_the_hub_says_so():
     assert parse_organization(answer) == Organization("acme", "Acme", True)
 
 
-names = st.text(min_size=1, max_size=5)
+names = st.text(min_size=1, max_size=5).filter(str.isprintable)
 refs = st.lists(
     st.builds(Ref, names, st.text("0123456789abcdef", min_size=40, max_size=40)),
     unique_by=lambda ref: ref.name,
@@ -135,3 +135,9 @@ def test_written_trees_read_back_equal(value):
 @given(st.builds(Organization, names, names, st.booleans()))
 def test_written_organizations_read_back_equal(value):
     assert parse_organization(through_json(format_organization(value))) == value
+
+
+def test_names_of_refs_that_would_steer_a_terminal_are_left_out():
+    names = ["main", "v1", "\x1b[31mred", "a\nb", "\ud800", "\x9b1m", "feature/ünï"]
+    answer = {"branches": [{"name": name, "targetCommit": "a" * 40} for name in names]}
+    assert [ref.name for ref in parse_refs(answer).branches] == ["feature/ünï", "main", "v1"]

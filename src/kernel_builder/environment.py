@@ -33,7 +33,7 @@ from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
-from kernel_spec.backend import Backend, BackendKind
+from kernel_spec.backend import BackendKind
 from kernel_spec.version import MajorMinor
 
 _OLDEST_STABLE = (2, 10)
@@ -130,7 +130,7 @@ def prepare_environment(
     libraries = framework_libraries(build)
     cuda = None
     if build.backend is BackendKind.CUDA:
-        cuda = get_cuda(settings, toolkit_of(build), on_fetch=on_fetch)
+        cuda = get_cuda(settings, build.toolkit, on_fetch=on_fetch)
     store = settings.cache / "stubs"
     full = build.stable_abi is None
     return Environment(
@@ -172,12 +172,6 @@ def framework_libraries(build: VariantBuild) -> tuple[str, ...]:
     return ("torch", "torch_cpu", "c10", *cuda)
 
 
-def toolkit_of(build: VariantBuild) -> MajorMinor | None:
-    """Return the version of the toolkit that a variant is for, or None."""
-    backend = build.variant.backend
-    return backend.version if isinstance(backend, Backend) else None
-
-
 def identify_environment(build: VariantBuild, settings: Settings) -> str:
     """Return a text that changes when the same sources might give other bytes; starts nothing.
 
@@ -189,7 +183,7 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
         framework = get_torch().identity if build.tvm_ffi is None else identify_tvm_ffi()
         facts += [get_compiler(settings).identity, framework]
     if build.units and build.backend is BackendKind.CUDA:
-        facts.append(identify_cuda(settings, toolkit_of(build)))
+        facts.append(identify_cuda(settings, build.toolkit))
         facts.append(_identify_own_headers(settings))
     if build.units:
         facts += [repr(origin) for origin in find_origins(build.depends, build.sources, settings)]

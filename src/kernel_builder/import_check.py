@@ -7,7 +7,7 @@ import json
 import site
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,15 +50,10 @@ class ImportAnswer:
 
 def check_import(
     directory: Path,
-    op_id: str,
+    build: VariantBuild,
     *,
-    library: Path | None,
-    depends: Iterable[str],
-    requires: Iterable[str] = (),
-    needed: Iterable[str] = (),
-    skip_import: bool = False,
     schemas: Iterable[str] = (),
-    preload: Iterable[Path] = (),
+    preload: Sequence[Path] = (),
     recorder: Path | None = None,
     settings: Settings,
     sandbox: Sandbox = OPEN,
@@ -67,12 +62,7 @@ def check_import(
 
     Args:
         directory: the directory of the variant.
-        op_id: the namespace of its ops.
-        library: the library that it carries, which must register ops.
-        depends: the Python packages that it asks for, as ``metadata.json`` names them.
-        requires: those that it asks for besides, as pip reads them.
-        needed: the kernels that it needs, by the ids of their repositories.
-        skip_import: load the library alone.
+        build: the variant; its library, where it has one, must register ops.
         schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
         recorder: the library that writes down which functions ops are given, or None.
@@ -82,17 +72,18 @@ def check_import(
     Raises:
         ImportCheckError: with all that the process said.
     """
+    depends = build.python_depends
     modules = [*_COMPANIONS, *(_MODULES.get(name, name.replace("-", "_")) for name in depends)]
-    modules += [Requirement(text).name.replace("-", "_") for text in requires]
+    modules += [Requirement(text).name.replace("-", "_") for text in build.python_requires]
     with tempfile.TemporaryDirectory(prefix="import-") as scratch:
         answer = Path(scratch) / "answer.json"
         request = {
             "directory": str(directory),
-            "op_id": op_id,
-            "library": None if library is None else str(library),
+            "op_id": build.op_id,
+            "library": str(directory / build.library) if build.units else None,
             "depends": modules,
-            "needed": list(needed),
-            "skip_import": skip_import,
+            "needed": [each.repo_id for each in build.kernel_depends],
+            "skip_import": build.skip_import_check is not None,
             "schemas": list(schemas),
             "preload": [str(path) for path in preload],
             "recorder": None if recorder is None else str(recorder),

@@ -12,7 +12,6 @@ from typing import Any
 
 from kernel_builder.archives import hash_file, hash_tree
 from kernel_builder.depends import find_origins
-from kernel_builder.environment import toolkit_of
 from kernel_builder.inputs import identify_cuda_headers, walk_cuda_headers
 from kernel_builder.lockfile import Kind
 from kernel_builder.planned import VariantBuild
@@ -63,7 +62,7 @@ def collect_inputs(
     for variant in compiled:
         if variant.backend is BackendKind.CUDA:
             versions = {
-                toolkit_of(variant),
+                variant.toolkit,
                 *(list_pinned(cpu) if every_toolkit and settings.cuda_home is None else ()),
             }
             found |= {f"cuda-{version}": _describe_cuda(version, settings) for version in versions}

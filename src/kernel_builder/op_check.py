@@ -56,66 +56,72 @@ def check_ops(
         CheckError: with every op that is not whole, or not as the sources say.
         ImportCheckError: it cannot be imported.
     """
-    sources = Registrations()
-    library = None
-    if environment is not None:
-        library = made / f"{build.op_id}.abi3.so"
-        sources = read_registrations(build, environment, stage=stage, settings=settings)
-        if environment.toolchain.cpu != platform.machine():
-            return _check_unloaded(build, environment, sources)
+    if environment is None:
+        return _describe_import(
+            build, check_import(made, build, settings=settings, sandbox=sandbox)
+        )
+    sources = read_registrations(build, environment, stage=stage, settings=settings)
+    if environment.toolchain.cpu != platform.machine():
+        return _check_unloaded(build, environment, sources)
+    library = made / build.library
     with tempfile.TemporaryDirectory(prefix="stand-ins-") as scratch:
         stand_ins, unproved = _make_stand_ins(library, build, environment, Path(scratch), settings)
-        cudart = [environment.cuda.cudart] if environment and environment.cuda else []
+        cudart = [] if environment.cuda is None else [environment.cuda.cudart]
         answer = check_import(
             made,
-            build.op_id,
-            library=library,
+            build,
             schemas=[call.schema for call in sources.calls if call.schema is not None],
             preload=[*cudart, *stand_ins],
-            recorder=_find_recorder(environment, settings),
-            depends=build.python_depends,
-            requires=build.python_requires,
-            needed=[each.repo_id for each in build.kernel_depends],
-            skip_import=build.skip_import_check is not None,
+            # It sees what is registered through torch's stable interface; torch compares the rest itself.
+            recorder=make_recorder(
+                environment.toolchain, variables=settings.variables, store=settings.cache / "stubs"
+            ),
             settings=settings,
             sandbox=sandbox,
         )
-    if library is not None and answer.library is not None:
-        boxed = _read_boxed(library, twin, answer)
-        unproved += _describe_unread(list_unread(boxed, answer.kinds))
-        unproved += _describe_texts(build, sources)
-        kinds = {unit.backend for unit in build.units if unit.component is not None}
-        findings = [
-            *check_sources(library.name, build.op_id, sources, answer.library),
-            *check_signatures(library.name, boxed, answer.library.ops, answer.kinds, sources),
-            *check_complete(
-                library.name,
-                answer.imported or answer.library,
-                backend=build.backend.value.upper(),
-                carried=sorted(kind.value.upper() for kind in kinds),
-                sources=sources,
-            ),
-        ]
-        if findings:
-            raise CheckError(str(build.variant), tuple(findings))
-    if build.skip_import_check is not None:
-        said = f"not imported, since build.toml says so: {build.skip_import_check}"
-        return (*unproved, said)
-    if answer.lacking is None:
-        return (*unproved, *describe_needed(build))
-    return (*unproved, f"not imported, since {answer.lacking} is not installed here")
+    unproved += _compare(library, twin, build, sources, answer)
+    return (*unproved, *_describe_texts(build, sources), *_describe_import(build, answer))
 
 
-def _find_recorder(environment: Environment | None, settings: Settings) -> Path | None:
-    """Return what writes registrations down; none where there is no library.
+def _compare(
+    library: Path,
+    twin: Path | None,
+    build: VariantBuild,
+    sources: Registrations,
+    answer: ImportAnswer,
+) -> tuple[str, ...]:
+    """Compare what a library registers with its sources, and return what cannot be compared.
 
-    It sees those through torch's stable interface; torch itself compares the others.
+    Raises:
+        CheckError: with every op that is not whole, or not as the sources say.
     """
-    if environment is None:
-        return None
-    return make_recorder(
-        environment.toolchain, variables=settings.variables, store=settings.cache / "stubs"
-    )
+    if answer.library is None:
+        return ()
+    boxed = _read_boxed(library, twin, answer)
+    kinds = {unit.backend for unit in build.units if unit.component is not None}
+    findings = [
+        *check_sources(library.name, build.op_id, sources, answer.library),
+        *check_signatures(library.name, boxed, answer.library.ops, answer.kinds, sources),
+        *check_complete(
+            library.name,
+            answer.imported or answer.library,
+            backend=build.backend.value.upper(),
+            carried=sorted(kind.value.upper() for kind in kinds),
+            sources=sources,
+        ),
+    ]
+    if findings:
+        raise CheckError(str(build.variant), tuple(findings))
+    return _describe_unread(list_unread(boxed, answer.kinds))
+
+
+def _describe_import(build: VariantBuild, answer: ImportAnswer) -> tuple[str, ...]:
+    """Say what the import of a variant does not prove."""
+    if build.skip_import_check is not None:
+        return (f"not imported, since build.toml says so: {build.skip_import_check}",)
+    if answer.lacking is not None:
+        return (f"not imported, since {answer.lacking} is not installed here",)
+    return describe_needed(build)
 
 
 def _read_boxed(
@@ -164,9 +170,9 @@ def _check_unloaded(
 
 
 def _make_stand_ins(
-    library: Path | None,
+    library: Path,
     build: VariantBuild,
-    environment: Environment | None,
+    environment: Environment,
     scratch: Path,
     settings: Settings,
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -175,10 +181,9 @@ def _make_stand_ins(
     Returns:
         The libraries to load first, and what stays unproved with them.
     """
-    if library is None or environment is None or environment.torch is None:
+    if environment.torch is None or environment.cuda_headers is None:
         return (), ()
-    present = (environment.torch.root / "lib" / "libc10_cuda.so").is_file()
-    if environment.cuda_headers is None or present:
+    if (environment.torch.root / "lib" / "libc10_cuda.so").is_file():
         return (), ()
     subject = SharedLibrary(file=library.name, facts=read_elf(library))
     exports = read_exports(environment.torch, settings.cache / "exports")

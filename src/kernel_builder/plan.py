@@ -23,7 +23,7 @@ from kernel_builder.sources import SourceFile, SourceSet
 from kernel_builder.targets import choose_cuda
 from kernel_builder.toolchain.tvm_ffi import pinned_interface
 from kernel_builder.units import packaged_files, plan_units
-from kernel_spec.backend import Backend, BackendKind
+from kernel_spec.backend import BackendKind
 from kernel_spec.errors import VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_spec.system import TorchBuild
@@ -97,10 +97,9 @@ def _check_variants(
 def _backend_named(variant: str) -> BackendKind | None:
     """Return the backend of a variant by its name; None: that names none."""
     try:
-        backend = parse_variant(variant).backend
+        return parse_variant(variant).kind
     except VariantNameError:
         return None
-    return backend.kind if isinstance(backend, Backend) else backend
 
 
 def _plan_backend(

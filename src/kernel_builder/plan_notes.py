@@ -10,7 +10,7 @@ from kernel_builder.known import read_known
 from kernel_builder.planned import VariantBuild
 from kernel_builder.sources import SourceSet
 from kernel_builder.units import is_compiled, unpackaged_notes
-from kernel_spec.backend import Backend, BackendKind
+from kernel_spec.backend import BackendKind
 
 
 def note_variant(sources: SourceSet, variant: VariantBuild) -> list[str]:
@@ -42,16 +42,15 @@ def note_variant(sources: SourceSet, variant: VariantBuild) -> list[str]:
 
 def _note_unofficial(variant: VariantBuild) -> list[str]:
     """Say that no official torch loads a variant: none of its release is for its CUDA, or for a later minor one."""
-    target = variant.variant.backend
-    if variant.torch is None or not isinstance(target, Backend) or target.version is None:
+    kind, toolkit = variant.backend, variant.toolkit
+    if variant.torch is None or toolkit is None:
         return []
     return [
-        f"{variant.variant}: official torch {release.version} is for {target.kind.value} "
-        f"{', '.join(map(str, release.backends.get(target.kind, ())))}; none of them loads what is "
-        f"built with {target.version}"
+        f"{variant.variant}: official torch {release.version} is for {kind.value} "
+        f"{', '.join(map(str, release.backends.get(kind, ())))}; none of them loads what is built "
+        f"with {toolkit}"
         for release in read_known().torch_releases
-        if release.version == variant.torch.release
-        and not release.loads(target.kind, target.version)
+        if release.version == variant.torch.release and not release.loads(kind, toolkit)
     ]
 
 

@@ -124,6 +124,11 @@ class VariantBuild:
                 return None
 
     @property
+    def toolkit(self) -> MajorMinor | None:
+        """The version of its backend's toolkit; None: there is none of a version."""
+        return self.variant.backend.version if isinstance(self.variant, ArchVariant) else None
+
+    @property
     def library(self) -> str:
         """The name of its library; that of TVM FFI is for no Python in particular."""
         return f"{self.op_id}.so" if self.tvm_ffi is not None else f"{self.op_id}.abi3.so"

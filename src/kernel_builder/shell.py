@@ -30,7 +30,7 @@ from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi, format_requirement
 from kernel_spec.system import TorchBuild
-from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
+from kernel_spec.variant import ArchVariant, Variant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 # What a build by CMake and pip needs besides torch, and what tests need.
@@ -108,8 +108,7 @@ def prepare_shell(
     build = read_build(project)
     variant = _read_variant(request.variant) if request.variant is not None else None
     target = variant.backend if isinstance(variant, ArchVariant) else None
-    stated = variant.backend if isinstance(variant, NoarchVariant) else None
-    stated = target.kind if target is not None else stated
+    stated = None if variant is None else variant.kind
     if stated is not None:
         # What cannot be is found out before a gigabyte is fetched.
         _refuse_uncompiled(build, stated)

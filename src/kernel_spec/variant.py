@@ -37,6 +37,11 @@ class ArchVariant:
         return format_variant(self)
 
     @property
+    def kind(self) -> BackendKind:
+        """The backend that it is for, of whatever version."""
+        return self.backend.kind
+
+    @property
     def variant_str(self) -> str:
         """The name, as the published client calls it."""
         return format_variant(self)
@@ -50,6 +55,11 @@ class NoarchVariant:
 
     def __str__(self) -> str:
         return format_variant(self)
+
+    @property
+    def kind(self) -> BackendKind | None:
+        """The backend that it is for; None: every one."""
+        return self.backend
 
     @property
     def variant_str(self) -> str:

@@ -9,11 +9,10 @@ from pathlib import Path
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
 from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
-from kernel_spec.backend import BackendKind
 from kernel_spec.digest import compare, digest_tree
 from kernel_spec.errors import IntegrityError
 from kernel_spec.metadata import FILE_NAME
-from kernel_spec.variant import ArchVariant, NoarchVariant
+from kernel_spec.variant import ArchVariant
 
 _OPS = "_ops.py"
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll", ".pyd")
@@ -145,11 +144,7 @@ def _is_machine_code(place: Path) -> bool:
 
 
 def _check_backend(subject: Subject) -> Iterator[Finding]:
-    match subject.variant:
-        case ArchVariant(backend=backend):
-            named: BackendKind | None = backend.kind
-        case NoarchVariant(backend=kind):
-            named = kind
+    named = subject.variant.kind
     if named is not None and named is not subject.metadata.backend:
         yield Finding(
             file=FILE_NAME,

@@ -170,9 +170,7 @@ def check_complete(
         sources: where the calls stand.
     """
     misspelt = _find_misspelt(registered, sources)
-    excused = set()
     for call, meant in misspelt.items():
-        excused |= {(meant, call.key), (call.name, None)}
         yield Finding(
             file=call.source,
             rule="op-name",
@@ -181,17 +179,17 @@ def check_complete(
             f"and has no code for {call.key}",
             fix=f'did you mean ops.impl("{meant}", ...)?',
         )
-    for name in sorted(registered.dangling):
-        if (name, None) not in excused:
-            yield Finding(
-                file=file,
-                rule="op-without-schema",
-                symbol=name,
-                message="it has code and no schema, so torch has no such op",
-                fix=f'define it: ops.def("{name}(...) -> ...")',
-            )
+    # One misspelt name is one fault: neither the name itself, nor the op that lacks its code, is another.
+    for name in sorted(registered.dangling - {call.name for call in misspelt}):
+        yield Finding(
+            file=file,
+            rule="op-without-schema",
+            symbol=name,
+            message="it has code and no schema, so torch has no such op",
+            fix=f'define it: ops.def("{name}(...) -> ...")',
+        )
     for name, op in sorted(registered.ops.items()):
-        if {key for meant, key in excused if meant == name}:
+        if name in misspelt.values():
             continue
         if not op.keys:
             yield Finding(
@@ -204,17 +202,21 @@ def check_complete(
         elif not op.keys & _FOR_ALL:
             yield from _check_devices(file, name, op, backend)
     for key in carried:
-        served = {key, *_FOR_ALL}
-        if key in {call.key for call in misspelt}:
-            continue
-        if registered.ops and not any(served & op.keys for op in registered.ops.values()):
-            yield Finding(
-                file=file,
-                rule="op-without-code",
-                symbol=key,
-                message=f"the variant carries code for {key}, and none of its ops has any",
-                fix=f"register it: {_impl(key, 'name')}",
-            )
+        if key not in {call.key for call in misspelt}:
+            yield from _check_carried(file, registered, key)
+
+
+def _check_carried(file: str, registered: Registered, key: str) -> Iterator[Finding]:
+    """Find that a variant carries code for a device, and no op reaches it."""
+    served = {key, *_FOR_ALL}
+    if registered.ops and not any(served & op.keys for op in registered.ops.values()):
+        yield Finding(
+            file=file,
+            rule="op-without-code",
+            symbol=key,
+            message=f"the variant carries code for {key}, and none of its ops has any",
+            fix=f"register it: {_impl(key, 'name')}",
+        )
 
 
 def _find_misspelt(registered: Registered, sources: Registrations) -> dict[Registration, str]:

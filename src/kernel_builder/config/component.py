@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernel_builder.config import check
 from kernel_builder.config.model import CURRENT_EDITION, Component
-from kernel_builder.config.table import Finding, Table, find_close
+from kernel_builder.config.table import Objection, Table, find_close
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
 
@@ -46,7 +46,7 @@ def read_components(
         return ()
     if noarch is not None and tables.data:
         message = f"{noarch} compiles nothing; use [torch], or drop the [kernel] tables"
-        root.add("kernel", Finding("unknown-key", message))
+        root.add("kernel", Objection("unknown-key", message))
         return ()
     components: list[Component] = []
     for name in tables.data:
@@ -62,7 +62,7 @@ def read_components(
         twins = [other for other in components if other.name == component.name]
         if len(twins) > 1 and component is twins[0]:
             message = f"[kernel.{component.name.removesuffix('_rocm')}] makes a component of this"
-            tables.add(component.name, Finding("duplicate", f"{message} name; rename one"))
+            tables.add(component.name, Objection("duplicate", f"{message} name; rename one"))
     return tuple(components)
 
 
@@ -77,7 +77,7 @@ def _read_component(
     backends = _read_backends(table, edition)
     if listed is not None and len(backends) == 1 and backends[0].value not in listed:
         message = f'"{backends[0].value}" is not in general.backends; add it there'
-        table.add("backend", Finding("backend-not-listed", message))
+        table.add("backend", Objection("backend-not-listed", message))
     known = declared | set(read_known().native_depends)
     known_depends = check.known_check("unknown-dependency", "native dependency", known)
     depends = table.texts("depends", known_depends, required=True, unique=True) or ()
@@ -119,16 +119,16 @@ def _read_backends(table: Table, edition: int) -> tuple[BackendKind, ...]:
         return _LANGUAGES[language or "cuda"]
     if edition <= 2 and "language" in table:
         table.known.add("language")
-        table.add("language", Finding("duplicate", "backend says it already; keep backend"))
+        table.add("language", Objection("duplicate", "backend says it already; keep backend"))
     text = table.text("backend", check.check_compiled_backend, required=True)
     return () if text is None else (BackendKind(text),)
 
 
-def _check_language(text: str) -> Finding | None:
+def _check_language(text: str) -> Objection | None:
     if text in _LANGUAGES:
         return None
     message = f'no language "{text}"; expected one of {", ".join(_LANGUAGES)}'
-    return Finding("bad-value", message, find_close(text, _LANGUAGES))
+    return Objection("bad-value", message, find_close(text, _LANGUAGES))
 
 
 def _read_own(
@@ -153,10 +153,10 @@ def _read_own(
     return flags, archs, cuda_minver
 
 
-def _keys_of_others(table: Table, backends: tuple[BackendKind, ...]) -> dict[str, Finding]:
+def _keys_of_others(table: Table, backends: tuple[BackendKind, ...]) -> dict[str, Objection]:
     found = {}
     for key, owner in _OWNER.items():
         if key in table and backends and owner not in backends:
             message = f'belongs to components of "{owner.value}"; this one is "{backends[0].value}"'
-            found[key] = Finding("key-of-other-backend", message)
+            found[key] = Objection("key-of-other-backend", message)
     return found

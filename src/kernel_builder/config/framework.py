@@ -13,7 +13,7 @@ from kernel_builder.config.model import (
     TorchNoarch,
     TvmFfiFramework,
 )
-from kernel_builder.config.table import Check, Finding, Table, find_close
+from kernel_builder.config.table import Check, Objection, Table, find_close
 from kernel_spec.backend import BackendKind
 
 
@@ -35,11 +35,11 @@ def read_framework(
         misspelt = [key for key in root.data if key != "kernel" and find_close(key, FRAMEWORKS)]
         if edition != 3 and not misspelt:
             message = "no framework; expected [torch], [torch-noarch] or [tvm-ffi]"
-            root.add("torch", Finding("no-framework", message))
+            root.add("torch", Objection("no-framework", message))
         return TorchNoarch()
     for name in sections[1:]:
         message = f"a second framework; the file already has [{sections[0]}]; keep one"
-        root.add(name, Finding("two-frameworks", message))
+        root.add(name, Objection("two-frameworks", message))
     table = root.table(sections[0])
     if table is None:
         return TorchNoarch()
@@ -80,7 +80,7 @@ def _read_stable_abi(
     table.known.add(key)
     if edition < 5:
         message = "a table needs edition 5; write edition = 5 under [general], or one version"
-        table.add(key, Finding("needs-edition-5", message))
+        table.add(key, Objection("needs-edition-5", message))
         return {}
     versions = table.table(key)
     assert versions is not None
@@ -92,7 +92,7 @@ def _read_stable_abi(
             versions.add(name, finding)
         elif backends and BackendKind(name) not in backends:
             message = f'"{name}" is not in general.backends; add it there'
-            versions.add(name, Finding("backend-not-listed", message))
+            versions.add(name, Objection("backend-not-listed", message))
         elif version is not None:
             found[BackendKind(name)] = version
     return found
@@ -105,7 +105,7 @@ def _read_noarch_backends(
     for name in table.texts("noarch", check.check_backend, unique=True) or ():
         if backends and BackendKind(name) not in backends:
             message = f'"{name}" is not in general.backends; add it there'
-            table.add("noarch", Finding("backend-not-listed", message))
+            table.add("noarch", Objection("backend-not-listed", message))
         else:
             found.append(BackendKind(name))
     return tuple(found)
@@ -127,7 +127,7 @@ def _read_either(table: Table, key: str, test: Check) -> tuple[str, ...]:
     values = table.texts(key, test, unique=True) or ()
     others = table.texts(other, test, unique=True) or ()
     if key in table and other in table:
-        table.add(other, Finding("duplicate", f"the same as {key}; keep one"))
+        table.add(other, Objection("duplicate", f"the same as {key}; keep one"))
     return values or others
 
 

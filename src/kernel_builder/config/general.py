@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernel_builder.config import check
 from kernel_builder.config.model import Depends, General, VersionBounds
-from kernel_builder.config.table import Check, Finding, Table
+from kernel_builder.config.table import Check, Objection, Table
 from kernel_builder.config.testing import check_requirement
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
@@ -47,7 +47,7 @@ def read_backends(general: Table, edition: int) -> Listed:
         general.add("backends", _newer('"tpu"'), index)
     if not raw and not texts:
         message = "found an empty list; expected at least one backend"
-        general.add("backends", Finding("bad-value", message))
+        general.add("backends", Objection("bad-value", message))
         return Listed(backends=(), meant=None)
     return Listed(
         backends=tuple(sorted(BackendKind(text) for text in texts)),
@@ -90,9 +90,9 @@ def read_general(general: Table, edition: int, backends: tuple[BackendKind, ...]
     )
 
 
-def _newer(what: str) -> Finding:
+def _newer(what: str) -> Objection:
     message = f"{what} needs edition 5; write edition = 5 under [general]"
-    return Finding("needs-edition-5", message)
+    return Objection("needs-edition-5", message)
 
 
 def _read_hub(general: Table) -> tuple[RepoId | None, str | None]:
@@ -147,18 +147,18 @@ def _python_check(known: set[str]) -> Check:
     """Return a check that a text is a name that hubs know, or another package with its versions."""
     named = check.known_check("unknown-python-dependency", "Python dependency", known)
 
-    def check_one(text: str) -> Finding | None:
+    def check_one(text: str) -> Objection | None:
         finding = named(text)
         if finding is None or not _VERSIONED.fullmatch(text):
             if finding is not None and finding.suggestion is None:
                 link = ", or another" if known else "; expected a"
                 message = f'{finding.message}{link} package with its versions: "numpy>=1.26"'
-                return Finding(finding.kind, message)
+                return Objection(finding.kind, message)
             return finding
         name = _VERSIONED.fullmatch(text)
         if name is not None and name[1] in known:
             message = f'"{text}": hubs know this package by its name alone'
-            return Finding("unknown-python-dependency", message, f'"{name[1]}"')
+            return Objection("unknown-python-dependency", message, f'"{name[1]}"')
         return check_requirement(text)
 
     return check_one
@@ -170,7 +170,7 @@ def read_bounds(table: Table, lower: str, upper: str) -> VersionBounds:
     maxver = table.text(upper, check.check_version)
     if minver is not None and maxver is not None and version_key(maxver) < version_key(minver):
         message = f'"{maxver}" is below {lower} = "{minver}"'
-        table.add(upper, Finding("bad-range", message))
+        table.add(upper, Objection("bad-range", message))
     return VersionBounds(minver=minver, maxver=maxver)
 
 

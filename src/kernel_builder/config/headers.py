@@ -6,7 +6,7 @@ import re
 
 from kernel_builder.config import check
 from kernel_builder.config.model import HeaderSource
-from kernel_builder.config.table import Finding, Table
+from kernel_builder.config.table import Objection, Table
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", re.ASCII)
 _URL = re.compile(r"https?://[^\s/?#@]+/\S+")
@@ -37,7 +37,7 @@ def read_header_sources(root: Table) -> tuple[HeaderSource, ...]:
         licence = table.text("license", check.check_not_empty, required=True)
         if table.data.get("include") == []:
             message = 'found an empty list; expected the directories that hold headers, such as "."'
-            table.add("include", Finding("bad-value", message))
+            table.add("include", Objection("bad-value", message))
         table.finish()
         source = HeaderSource(
             name=name,
@@ -63,28 +63,28 @@ def check_sources_used(root: Table, sources: tuple[HeaderSource, ...]) -> None:
             root.faults.add(path, "unused-source", message)
 
 
-def _check_name(text: str) -> Finding | None:
+def _check_name(text: str) -> Objection | None:
     if text in _TAKEN:
-        return Finding("bad-value", f'"{text}" comes with every build; expected another name')
+        return Objection("bad-value", f'"{text}" comes with every build; expected another name')
     if _NAME.fullmatch(text):
         return None
     message = f'found the name "{text}"; expected small letters, digits, "_" and "-"'
-    return Finding("bad-value", message)
+    return Objection("bad-value", message)
 
 
-def _check_place(text: str) -> Finding | None:
+def _check_place(text: str) -> Objection | None:
     """Check a directory of an archive; what is said of files of the project does not fit there."""
     if check.check_path(text) is None:
         return None
     message = f'found "{text}"; expected a directory of the archive, such as "name-1.0/include"'
-    return Finding("bad-path", message)
+    return Objection("bad-path", message)
 
 
-def _check_url(text: str) -> Finding | None:
+def _check_url(text: str) -> Objection | None:
     if _URL.fullmatch(text):
         return None
     message = f'found "{_shown(text)}"; expected the URL of an archive, without a password'
-    return Finding("bad-url", f'{message}, such as "https://host/name-1.0.tar.gz"')
+    return Objection("bad-url", f'{message}, such as "https://host/name-1.0.tar.gz"')
 
 
 def _shown(text: str) -> str:
@@ -92,10 +92,10 @@ def _shown(text: str) -> str:
     return re.sub(r"//[^/@]*@", "//...@", text)
 
 
-def _check_sha256(text: str) -> Finding | None:
+def _check_sha256(text: str) -> Objection | None:
     if _SHA256.fullmatch(text):
         return None
     suggestion = text.lower().removeprefix("sha256:").removeprefix("sha256-")
     good = _SHA256.fullmatch(suggestion) is not None
     message = f'found "{text}"; expected a sha256 in 64 hexadecimal digits'
-    return Finding("bad-hash", message, f'"{suggestion}"' if good else None)
+    return Objection("bad-hash", message, f'"{suggestion}"' if good else None)

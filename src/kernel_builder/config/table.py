@@ -10,11 +10,11 @@ from typing import Any
 from kernel_builder.config.lines import KeyPath, Place, format_path
 from kernel_builder.errors import ConfigFault
 
-Check = Callable[[str], "Finding | None"]
+Check = Callable[[str], "Objection | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Objection:
     """What a check has against a value: the kind, the message, what was probably meant."""
 
     kind: str
@@ -121,7 +121,7 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self.data
 
-    def add(self, key: str, finding: Finding, *index: int) -> None:
+    def add(self, key: str, finding: Objection, *index: int) -> None:
         """Note a fault of a key, or of an element of its list."""
         self.faults.add(
             (*self.path, key, *index), finding.kind, finding.message, finding.suggestion
@@ -156,7 +156,7 @@ class Table:
         """Return the whole number, from 0, of a key."""
         value: int | None = self.find(key, int, "a whole number", required=required)
         if value is not None and value < 0:
-            self.add(key, Finding("bad-value", f"found {value}; expected a number from 0"))
+            self.add(key, Objection("bad-value", f"found {value}; expected a number from 0"))
             return None
         return value
 
@@ -186,7 +186,7 @@ class Table:
             finding = check(element) if check is not None else None
             if finding is None and unique and element in seen:
                 message = f'"{element}" stands here twice; keep one'
-                finding = Finding("duplicate", message)
+                finding = Objection("duplicate", message)
             if finding is None:
                 good.append(element)
                 seen[element] = index
@@ -211,7 +211,7 @@ class Table:
                 self.faults.add_wrong_type(path, element, "a table")
         return tuple(rows)
 
-    def finish(self, elsewhere: Mapping[str, Finding] | None = None) -> None:
+    def finish(self, elsewhere: Mapping[str, Objection] | None = None) -> None:
         """Note the keys that nobody asked for, and the required ones that are not there.
 
         A required key that an unknown one is a misspelling of is not reported as well.
@@ -232,11 +232,11 @@ class Table:
             message = f"no such key in {self.name()}"
             if suggestion is None and self.known:
                 message += f"; expected one of {', '.join(sorted(self.known - set(self.data)))}"
-            self.add(key, Finding("unknown-key", message, suggestion))
+            self.add(key, Objection("unknown-key", message, suggestion))
         for key in self.absent:
             if key not in meant:
                 what = "is missing" if self.path else "the table is missing"
-                self.add(key, Finding("missing-key", f"{what}; {self.name()} needs it"))
+                self.add(key, Objection("missing-key", f"{what}; {self.name()} needs it"))
 
     def name(self) -> str:
         """Name the table for a message."""

@@ -6,7 +6,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from kernel_builder.config import check
 from kernel_builder.config.model import Testing
-from kernel_builder.config.table import Finding, Table
+from kernel_builder.config.table import Objection, Table
 
 
 def read_testing(root: Table) -> Testing:
@@ -22,21 +22,21 @@ def read_testing(root: Table) -> Testing:
     return testing
 
 
-def check_requirement(text: str) -> Finding | None:
+def check_requirement(text: str) -> Objection | None:
     """Check what pip is to install: a name, with versions where they matter, and no URL."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement as err:
         message = f'"{text}" is no requirement ({str(err).splitlines()[0]})'
-        return Finding("bad-value", f'{message}; expected one such as "numpy>=1.26"')
+        return Objection("bad-value", f'{message}; expected one such as "numpy>=1.26"')
     if requirement.url is not None:
         message = f'"{text}" names a URL; expected a package of an index, such as "numpy>=1.26"'
-        return Finding("bad-value", message)
+        return Objection("bad-value", message)
     return None
 
 
-def _check_reason(text: str) -> Finding | None:
+def _check_reason(text: str) -> Objection | None:
     if check.check_not_empty(text) is None:
         return None
     message = "found an empty text; expected the reason, which the report and metadata.json tell"
-    return Finding("bad-value", message)
+    return Objection("bad-value", message)

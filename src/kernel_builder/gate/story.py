@@ -277,7 +277,7 @@ def _conclude(
         absent = {"gradients": "differentiable", "compile": "compiles"}.get(check)
         if not line["faults"] and not line["unproved"] and declared.get(absent, True):
             proved.setdefault(case, []).append(check)
-    result = GateResult(
+    return GateResult(
         variant=variant,
         device=device,
         faults=tuple(_condense(faults)),
@@ -286,25 +286,30 @@ def _conclude(
             for said, names in unproved.items()
         ),
         refused=tuple(refused),
-        proof=None,
+        proof=None if faults else _describe_proof(about, proved),
         notes=notes,
     )
-    if faults:
-        return result
-    cases = {
-        name: {"dtypes": said["dtypes"], "proved": proved.get(name, [])}
-        for name, said in about["cases"].items()
+
+
+def _describe_proof(about: Mapping[str, Any], proved: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Write what was proved: of each case, and so of each layer that stands or falls with one."""
+    said = about["cases"]
+    return {
+        "torch": about["torch"],
+        "on": about["device"],
+        "cases": {
+            name: {"dtypes": case["dtypes"], "proved": proved.get(name, [])}
+            for name, case in said.items()
+        },
+        "layers": {
+            case["layer"]: {
+                "has_backward": case["differentiable"],
+                "can_torch_compile": case["compiles"],
+            }
+            for case in said.values()
+            if case["layer"] is not None
+        },
     }
-    layers = {
-        said["layer"]: {
-            "has_backward": said["differentiable"],
-            "can_torch_compile": said["compiles"],
-        }
-        for said in about["cases"].values()
-        if said["layer"] is not None
-    }
-    proof = {"torch": about["torch"], "on": about["device"], "cases": cases, "layers": layers}
-    return replace(result, proof=proof)
 
 
 def _condense(faults: list[Finding]) -> list[Finding]:

@@ -164,20 +164,7 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
         )
     # Clang has an assembler of its own.
     _require_programs(compiler, ("as", "ld") if family is Family.GCC else ("ld",), ask, settings)
-    files: dict[str, Path] = {}
-    missing = []
-    names = [*_LINK_FILES, *_SHARED_LIBRARIES, _LOADERS[cpu]]
-    for name in names:
-        answer = Path(ask(f"-print-file-name={name}"))
-        if answer.is_absolute() and answer.exists():
-            files[name] = answer.resolve() if name.endswith(".a") else answer
-        elif name not in _OPTIONAL_FILES:
-            missing.append(name)
-    if missing:
-        raise ToolchainError(
-            f"{compiler.command[0]} has no {', '.join(missing)}; install the C and C++ libraries that it "
-            f"links with ({_name_packages(settings)}), or set CXX to a compiler that has them"
-        )
+    files = _find_files(compiler, (*_LINK_FILES, *_SHARED_LIBRARIES, _LOADERS[cpu]), ask, settings)
     shared = tuple(files[name] for name in (*_SHARED_LIBRARIES, _LOADERS[cpu]) if name in files)
     facts = [compiler.identity, version, *(file_identity(path) for path in files.values())]
     return CpuToolchain(
@@ -189,6 +176,26 @@ def read_toolchain(compiler: Compiler, settings: Settings) -> CpuToolchain:
         files={name: files[name] for name in _LINK_FILES if name in files},
         shared=shared,
     )
+
+
+def _find_files(
+    compiler: Compiler, names: Iterable[str], ask: Callable[..., str], settings: Settings
+) -> dict[str, Path]:
+    """Return where a compiler has the files of these names; some need not be there."""
+    files: dict[str, Path] = {}
+    missing = []
+    for name in names:
+        answer = Path(ask(f"-print-file-name={name}"))
+        if answer.is_absolute() and answer.exists():
+            files[name] = answer.resolve() if name.endswith(".a") else answer
+        elif name not in _OPTIONAL_FILES:
+            missing.append(name)
+    if missing:
+        raise ToolchainError(
+            f"{compiler.command[0]} has no {', '.join(missing)}; install the C and C++ libraries that it "
+            f"links with ({_name_packages(settings)}), or set CXX to a compiler that has them"
+        )
+    return files
 
 
 def _require_programs(

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.check.registered import check_sources
+from kernel_builder.config.read import read_build
+from kernel_builder.environment import detect_host
 from kernel_builder.errors import CheckError, ImportCheckError
 from kernel_builder.import_check import check_import
 from kernel_builder.pipeline import build_project
+from kernel_builder.plan import plan
 from kernel_builder.registrations import Registration, Registrations
 from kernel_builder.settings import Settings
+from kernel_builder.sources import read_sources
 
 Kit = Callable[[str], Path]
 BROKEN = Path(__file__).parents[2] / "kits" / "broken_ops"
@@ -91,8 +95,9 @@ def test_a_schema_that_differs_is_named(kit: Kit, settings: Settings) -> None:
     project = kit("add_stable")
     assert build_project(project, settings=settings).exit_code == 0
     (variant,) = (project / "build").iterdir()
-    (library,) = variant.glob("*.so")
-    op_id = library.name.partition(".")[0]
+    build = read_build(project)
+    (planned,) = plan(build, read_sources(project, build), host=detect_host(settings)).variants
+    library, op_id = planned.library, planned.op_id
     right = Registration(
         source="b.cpp",
         namespace=op_id,
@@ -107,13 +112,11 @@ def test_a_schema_that_differs_is_named(kit: Kit, settings: Settings) -> None:
         (replace(right, schema="add_one(Tensor! out"), ["op-schema"]),
     ):
         assert call.schema is not None
-        answer = check_import(
-            variant, op_id, library=library, depends=(), schemas=[call.schema], settings=settings
-        )
+        answer = check_import(variant, planned, schemas=[call.schema], settings=settings)
         assert answer.library is not None
         assert answer.imported is not None
         sources = Registrations(calls=(call,))
-        found = check_sources(library.name, op_id, sources, answer.library)
+        found = check_sources(library, op_id, sources, answer.library)
         assert [each.rule for each in found] == rules
 
 

@@ -135,12 +135,12 @@ def plan_project(
         except FormatError as err:
             faults.append(f"--name {name}: {err}")
             repo_id = RepoId(*name.split("/", 1))
-    finding = check.check_name(repo_id.name)
-    if finding is not None and not faults:
+    objection = check.check_name(repo_id.name)
+    if objection is not None and not faults:
         hint = ""
-        if finding.suggestion is not None:
-            hint = f'; did you mean "{repo_id.owner}/{finding.suggestion}"?'
-        faults.append(f"--name {name}: the name of the kernel: {finding.message}{hint}")
+        if objection.suggestion is not None:
+            hint = f'; did you mean "{repo_id.owner}/{objection.suggestion}"?'
+        faults.append(f"--name {name}: the name of the kernel: {objection.message}{hint}")
     if not licence.strip():
         faults.append("--license: found an empty text; expected one such as Apache-2.0")
     chosen, wrong = _read_backends(backends, _OFFERS[framework])

@@ -92,8 +92,8 @@ def check_asked(asked: Iterable[str], toolkit: MajorMinor) -> None:
     for text in asked:
         found = parse_capability(text)
         if found is None:
-            finding = check_capability(text)
-            meant = finding.suggestion if finding is not None else None
+            objection = check_capability(text)
+            meant = objection.suggestion if objection is not None else None
             faults.append(
                 f'--arch: "{text}" is no capability; '
                 + (f"did you mean {meant}?" if meant else "write it like 9.0, 9.0a or 8.0+PTX")

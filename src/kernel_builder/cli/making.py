@@ -32,10 +32,10 @@ def read_selection(
         SelectionError: no such backend.
     """
     for text in backends:
-        finding = check_backend(text)
-        if finding is not None:
-            hint = f'; did you mean "{finding.suggestion}"?' if finding.suggestion else ""
-            raise SelectionError(f"--backend: {finding.message}{hint}")
+        objection = check_backend(text)
+        if objection is not None:
+            hint = f'; did you mean "{objection.suggestion}"?' if objection.suggestion else ""
+            raise SelectionError(f"--backend: {objection.message}{hint}")
     return Selection(
         backends=frozenset(BackendKind(text) for text in backends),
         variants=frozenset(variants),

@@ -72,9 +72,9 @@ def check_backend(text: str) -> Objection | None:
 
 def check_compiled_backend(text: str) -> Objection | None:
     """Check the backend of a component."""
-    finding = check_backend(text)
-    if finding is not None or BackendKind(text) in COMPILED:
-        return finding
+    objection = check_backend(text)
+    if objection is not None or BackendKind(text) in COMPILED:
+        return objection
     message = (
         f'"{text}" has no compiled components; expected one of {", ".join(sorted(COMPILED))}. '
         "Its kernels are Python: drop the table and write them in torch-ext"
@@ -130,11 +130,11 @@ def check_version(text: str) -> Objection | None:
 
 def check_stable_abi(text: str) -> Objection | None:
     """Check the version of a stable ABI: at least major and minor."""
-    finding = check_version(text)
-    if finding is None and "." not in text:
+    objection = check_version(text)
+    if objection is None and "." not in text:
         message = f'found "{text}"; the stable ABI needs major and minor, such as "2.10"'
         return Objection("bad-version", message)
-    return finding
+    return objection
 
 
 def check_capability(text: str) -> Objection | None:

@@ -53,9 +53,9 @@ def read_components(
         table = tables.table(name)
         if table is None:
             continue
-        finding = check.check_component_name(name)
-        if finding is not None:
-            tables.add(name, finding)
+        objection = check.check_component_name(name)
+        if objection is not None:
+            tables.add(name, objection)
         components += _read_component(table, name, edition, listed, declared)
     for component in components:
         # Only the second half of a cuda-hipify table can take a name that the file has too.

@@ -87,9 +87,9 @@ def _read_stable_abi(
     found = {}
     for name in versions.data:
         version = versions.text(name, check.check_stable_abi)
-        finding = check.check_backend(name)
-        if finding is not None:
-            versions.add(name, finding)
+        objection = check.check_backend(name)
+        if objection is not None:
+            versions.add(name, objection)
         elif backends and BackendKind(name) not in backends:
             message = f'"{name}" is not in general.backends; add it there'
             versions.add(name, Objection("backend-not-listed", message))

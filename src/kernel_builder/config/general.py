@@ -40,7 +40,7 @@ def read_backends(general: Table, edition: int) -> Listed:
         return Listed(backends=(), meant=None)
     raw: list[str] = [text for text in general.data["backends"] if isinstance(text, str)]
     guesses = {
-        finding.suggestion for text in raw if (finding := check.check_backend(text)) is not None
+        objection.suggestion for text in raw if (objection := check.check_backend(text)) is not None
     }
     if edition < 5 and BackendKind.TPU in texts:
         index = general.data["backends"].index(BackendKind.TPU.value)
@@ -148,13 +148,13 @@ def _python_check(known: set[str]) -> Check:
     named = check.known_check("unknown-python-dependency", "Python dependency", known)
 
     def check_one(text: str) -> Objection | None:
-        finding = named(text)
-        if finding is None or not _VERSIONED.fullmatch(text):
-            if finding is not None and finding.suggestion is None:
+        objection = named(text)
+        if objection is None or not _VERSIONED.fullmatch(text):
+            if objection is not None and objection.suggestion is None:
                 link = ", or another" if known else "; expected a"
-                message = f'{finding.message}{link} package with its versions: "numpy>=1.26"'
-                return Objection(finding.kind, message)
-            return finding
+                message = f'{objection.message}{link} package with its versions: "numpy>=1.26"'
+                return Objection(objection.kind, message)
+            return objection
         name = _VERSIONED.fullmatch(text)
         if name is not None and name[1] in known:
             message = f'"{text}": hubs know this package by its name alone'

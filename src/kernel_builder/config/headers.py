@@ -28,9 +28,9 @@ def read_header_sources(root: Table) -> tuple[HeaderSource, ...]:
         table = tables.table(name)
         if table is None:
             continue
-        finding = _check_name(name)
-        if finding is not None:
-            tables.add(name, finding)
+        objection = _check_name(name)
+        if objection is not None:
+            tables.add(name, objection)
         url = table.text("url", _check_url, required=True)
         sha256 = table.text("sha256", _check_sha256, required=True)
         include = table.texts("include", _check_place, required=True, unique=True) or ()

@@ -121,10 +121,10 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self.data
 
-    def add(self, key: str, finding: Objection, *index: int) -> None:
+    def add(self, key: str, objection: Objection, *index: int) -> None:
         """Note a fault of a key, or of an element of its list."""
         self.faults.add(
-            (*self.path, key, *index), finding.kind, finding.message, finding.suggestion
+            (*self.path, key, *index), objection.kind, objection.message, objection.suggestion
         )
 
     def find(self, key: str, expected: type, name: str, *, required: bool = False) -> Any:
@@ -146,10 +146,10 @@ class Table:
         value: str | None = self.find(key, str, "a string", required=required)
         if value is None or check is None:
             return value
-        finding = check(value)
-        if finding is None:
+        objection = check(value)
+        if objection is None:
             return value
-        self.add(key, finding)
+        self.add(key, objection)
         return None
 
     def number(self, key: str, *, required: bool = False) -> int | None:
@@ -183,15 +183,15 @@ class Table:
             if not isinstance(element, str):
                 self.faults.add_wrong_type((*self.path, key, index), element, "a string")
                 continue
-            finding = check(element) if check is not None else None
-            if finding is None and unique and element in seen:
+            objection = check(element) if check is not None else None
+            if objection is None and unique and element in seen:
                 message = f'"{element}" stands here twice; keep one'
-                finding = Objection("duplicate", message)
-            if finding is None:
+                objection = Objection("duplicate", message)
+            if objection is None:
                 good.append(element)
                 seen[element] = index
             else:
-                self.add(key, finding, index)
+                self.add(key, objection, index)
         return tuple(good)
 
     def table(self, key: str, *, required: bool = False) -> Table | None:

@@ -15,7 +15,6 @@ from kernel_spec.names import RepoId
 from kernel_spec.whole_file import is_temporary
 from kernels.errors import CacheError
 from kernels.install import find_leftovers
-from kernels.source import variants_of
 from kernels.store import (
     DOCUMENT_FOLDERS,
     LEFTOVER_SECONDS,
@@ -24,6 +23,7 @@ from kernels.store import (
     read_record_file,
     read_tree_file,
 )
+from kernels.trees import variants_of
 from kernels.verify import RECEIPT_NAME, read_manifest, scan
 
 TREE_FOLDERS = ("trees", "sources")

@@ -21,8 +21,9 @@ from kernels.request import Request, walk
 from kernels.resolve import resolve
 from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import Located, locate, variants_of
+from kernels.source import Located, locate
 from kernels.system import describe, detect, detect_devices
+from kernels.trees import variants_of
 
 
 class Diagnosis(NamedTuple):

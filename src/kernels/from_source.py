@@ -22,12 +22,13 @@ from kernel_spec.system import System
 from kernel_spec.wire import TreeFile
 from kernels import log
 from kernels._version import __version__
+from kernels.connect import reach
 from kernels.errors import DeviceError, NoVariantError, SourceBuildError
 from kernels.fetch import read_file
 from kernels.importer import VariantDir, read_variant
 from kernels.install import adopt, begin_install, hold, receive, writing
 from kernels.request import Request
-from kernels.source import Located, reach
+from kernels.source import Located
 from kernels.store import Store, find_built, read_sources, write_built, write_sources
 from kernels.system import detect, detect_devices
 from kernels.trust import require_trust

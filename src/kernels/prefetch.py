@@ -15,8 +15,9 @@ from kernels.locked import find_locked, require_locked
 from kernels.lockfile import LockFile, pinned_ref, ref_of
 from kernels.request import Request, found_on_hub
 from kernels.settings import Settings
-from kernels.source import Located, locate, offered, variants_of
+from kernels.source import Located, locate, offered
 from kernels.store import Store
+from kernels.trees import variants_of
 from kernels.trust import require_trust
 
 

@@ -17,24 +17,19 @@ from kernel_spec.names import COMMIT, RepoId
 from kernel_spec.wire import Refs, TreeFile
 from kernels import log
 from kernels.answers import answer_of
-from kernels.connect import open_hub
+from kernels.connect import open_hubs, reach
 from kernels.errors import (
     NotCachedError,
     RedirectError,
     RepoNotFoundError,
     RevisionNotFoundError,
 )
-from kernels.hub import BUILD_FOLDER, Hub
+from kernels.hub import Hub
 from kernels.redirect import STATUS_BYTES, STATUS_NAME, Redirect, parse_status
 from kernels.revision import KernelRef, choose_commit
 from kernels.settings import Settings, hubs_of
-from kernels.store import (
-    Store,
-    read_kept,
-    read_tree,
-    write_kept,
-    write_tree,
-)
+from kernels.store import Store, read_kept, read_tree, write_kept
+from kernels.trees import not_cached, tree_of, variants_of
 
 if TYPE_CHECKING:
     from kernels.fetch import Wanted
@@ -148,75 +143,6 @@ def _locate(
         # "Not there" may have come from records: make sure.
         return _locate(ref, settings, refresh=True, user_agent=user_agent)
     raise _not_found(ref, hubs, settings)
-
-
-def open_hubs(
-    repo: RepoId, settings: Settings, *, user_agent: str | Mapping[str, str] | None = None
-) -> tuple[Hub, ...]:
-    """Return the hubs that may hold a repository, in order."""
-    return tuple(
-        open_hub(
-            address.url,
-            send_token=address.url == settings.token_hub,
-            credentials=address.credentials,
-            user_agent=user_agent,
-            telemetry=settings.telemetry,
-        )
-        for address in hubs_of(settings, repo.owner)
-    )
-
-
-def reach(hub: Hub, repo: RepoId, settings: Settings) -> Settings:
-    """Return the settings as they hold for one hub: reading a folder that is there needs no network."""
-    if settings.offline and hub.is_directory and hub.stamp(repo) is not None:
-        return settings._replace(offline=False)
-    return settings
-
-
-def tree_of(hub: Hub, repo: RepoId, commit: str, settings: Settings) -> tuple[TreeFile, ...]:
-    """Return the files below ``build/`` of a commit and its status, from the cache or the hub.
-
-    Raises:
-        NotCachedError: offline, and the cache does not hold them.
-    """
-    store = Store(settings.cache)
-    files = read_tree(store, hub.url, repo, commit)
-    if files is None:
-        if reach(hub, repo, settings).offline:
-            raise _not_cached(KernelRef(repo, revision=commit), settings)
-        if hub.is_directory:
-            return _ask_tree(hub, repo, commit, store)
-        from kernels.single_flight import ask_once
-
-        return ask_once(
-            store,
-            ("tree", hub.url, str(repo), commit),
-            lambda: read_tree(store, hub.url, repo, commit),
-            lambda: _ask_tree(hub, repo, commit, store),
-        )
-    return files
-
-
-def _ask_tree(hub: Hub, repo: RepoId, commit: str, store: Store) -> tuple[TreeFile, ...]:
-    # One listing of everything costs no more requests than two of what is looked for.
-    files = tuple(file for file in hub.read_tree(repo, commit) if _is_looked_for(file.path))
-    write_tree(store, hub.url, repo, commit, files)
-    return files
-
-
-def _is_looked_for(path: str) -> bool:
-    return path == STATUS_NAME or path.startswith(f"{BUILD_FOLDER}/")
-
-
-def variants_of(files: tuple[TreeFile, ...]) -> dict[str, tuple[TreeFile, ...]]:
-    """Group the files below ``build/`` by variant; paths from the variant's root."""
-    variants: dict[str, list[TreeFile]] = {}
-    for file in files:
-        folder, _, rest = file.path.partition("/")
-        name, slash, path = rest.partition("/")
-        if folder == BUILD_FOLDER and slash:
-            variants.setdefault(name, []).append(file._replace(path=path))
-    return {name: tuple(variants[name]) for name in sorted(variants)}
 
 
 def offered(located: Located) -> dict[str, Wanted]:
@@ -365,7 +291,7 @@ def _read_redirect(located: Located, settings: Settings) -> Redirect | None:
     data = read_kept(store, "status", file.sha256 or file.oid)
     if data is None or not is_promised(file, data):
         if reach(located.hub, repo, settings).offline and not located.on_disk:
-            raise _not_cached(located.ref, settings)
+            raise not_cached(located.ref, settings)
         data = b"".join(read_file(located.hub, repo, located.commit, file))
         write_kept(store, "status", file.sha256 or file.oid, data)
     try:
@@ -415,19 +341,10 @@ def _not_found(
     ref: KernelRef, hubs: tuple[Hub, ...], settings: Settings
 ) -> NotCachedError | RepoNotFoundError:
     if _any_offline(hubs, ref.repo, settings):
-        return _not_cached(ref, settings)
+        return not_cached(ref, settings)
     return RepoNotFoundError(
         str(ref.repo),
         [hub.url for hub in hubs],
         similar=[name for hub in hubs for name in hub.find_similar(ref.repo)],
         models=[hub.url for hub in hubs if hub.has_model(ref.repo)],
-    )
-
-
-def _not_cached(ref: KernelRef, settings: Settings) -> NotCachedError:
-    return NotCachedError(
-        str(ref.repo),
-        f"{ref} is not in the cache, and {settings.offline_cause} forbids asking a hub. "
-        "Load it once with the network on, with the same KERNELS_CACHE and KERNELS_HUB; "
-        "LOCAL_KERNELS or get_local_kernel load a copy on disk.",
     )

@@ -14,13 +14,15 @@ from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.errors import FormatError, KernelError
 from kernel_spec.names import RepoId, parse_repo_id
 from kernels.choose import obtain
+from kernels.connect import open_hubs
 from kernels.hub import Hub
 from kernels.request import Request
 from kernels.resolve import resolve
 from kernels.revision import KernelRef
 from kernels.settings import Settings
-from kernels.source import open_hubs, read_refs, variants_of
+from kernels.source import read_refs
 from kernels.store import Store, find_digest, read_record, read_tree
+from kernels.trees import variants_of
 
 
 class Updated(NamedTuple):

@@ -20,8 +20,8 @@ from kernels.hub import Origin
 from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.settings import Settings, hubs_of
-from kernels.source import variants_of
 from kernels.store import Record, Store, read_record, read_tree, write_record, write_tree
+from kernels.trees import variants_of
 from kernels.trust import editing_trusted, write_trusted
 
 

@@ -92,8 +92,8 @@ def _verify_repository(
     repo_id: str, version: str | None, revision: str | None
 ) -> Iterator[_Result]:
     from kernels.settings import read_settings
-    from kernels.source import variants_of
     from kernels.store import Store, find_digest
+    from kernels.trees import variants_of
 
     settings = read_settings()
     store = Store(settings.cache)

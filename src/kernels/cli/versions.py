@@ -20,8 +20,9 @@ def command(repo_id: str, as_json: bool) -> None:
     from kernels.asked import parse_ref
     from kernels.revision import versions_of
     from kernels.settings import read_settings
-    from kernels.source import read_refs, tree_of, variants_of
+    from kernels.source import read_refs
     from kernels.system import detect
+    from kernels.trees import tree_of, variants_of
 
     settings = read_settings()
     repo = parse_ref(repo_id, None, None).repo

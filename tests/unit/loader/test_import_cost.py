@@ -44,6 +44,7 @@ LOADER = [
     "settings",
     "source",
     "store",
+    "trees",
 ]
 
 
@@ -77,7 +78,7 @@ def test_a_name_of_the_loader_brings_no_layers_and_nothing_heavy():
     assert "hashlib" not in found
     # What is here is what every process defines that names a function of the loader.
     assert {name for name in found if name.startswith(("kernel_spec.", "kernels."))} == {
-        *(f"kernel_spec.{name}" for name in ("document", "errors", "names", "wire")),
+        *(f"kernel_spec.{name}" for name in ("document", "errors", "names", "whole_file", "wire")),
         *(f"kernels.{name}" for name in LOADER),
     }
 

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.frame import project_argument, selection_options
+from kernel_builder.cli.choice import Choice, apply_choice, choice_options
+from kernel_builder.cli.frame import project_argument
 from kernel_builder.cli.inputs import input_options, read_input_settings
-from kernel_builder.cli.toolkits import (
-    ToolkitChoice,
-    apply_toolkits,
-    read_archs,
-    toolkit_options,
-)
 
 
 @click.command("build")
 @project_argument
-@selection_options
-@toolkit_options
+@choice_options
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: what fits]."
 )
@@ -33,11 +27,10 @@ from kernel_builder.cli.toolkits import (
     metavar="FILE",
     help="Write the report to this file, too; - is the standard output, without the table.",
 )
-def build(  # noqa: PLR0917  (click passes them by name)
+def build(
     directory: Path,
-    backends: tuple[str, ...],
-    variants: tuple[str, ...],
-    toolkits: ToolkitChoice,
+    *,
+    choice: Choice,
     jobs: int | None,
     sources: tuple[str, ...],
     sandbox: str | None,
@@ -46,15 +39,13 @@ def build(  # noqa: PLR0917  (click passes them by name)
     json_file: Path | None,
 ) -> None:
     """Build every variant of DIR that can be built here, into DIR/build."""
-    from kernel_builder.cli.making import read_selection
     from kernel_builder.config.read import find_project
     from kernel_builder.pipeline import build_project
     from kernel_builder.progress import open_reporter
     from kernel_builder.report import format_report, write_report
 
     settings = read_input_settings(sandbox=sandbox, sources=sources)
-    settings = apply_toolkits(settings, toolkits, variants=variants)
-    selection = read_selection(backends, variants, read_archs(toolkits.archs))
+    settings, selection = apply_choice(settings, choice)
     project = find_project(directory)
     with open_reporter(sys.stderr) as reporter:
         report = build_project(

@@ -15,14 +15,14 @@ _PATH = click.Path(path_type=Path)
 def _export(
     place: Path, target: Path | None, *, backends: tuple[str, ...], unique: str | None, force: bool
 ) -> None:
-    from kernel_builder.cli.making import read_selection
+    from kernel_builder.cli.choice import read_backends
     from kernel_builder.config.read import find_project
     from kernel_builder.export.write import export_project
 
     done = export_project(
         find_project(place),
         target,
-        backends=read_selection(backends, ()).backends,
+        backends=read_backends(backends),
         unique=unique,
         force=force,
     )

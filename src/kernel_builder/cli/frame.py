@@ -114,16 +114,6 @@ def place_of(directory: Path) -> Path:
     return directory.parent if directory.name == FILE_NAME else directory
 
 
-def selection_options(command: _Command) -> _Command:
-    """Add ``--backend`` and ``--variant``, each as often as wanted."""
-    command = click.option(
-        "--variant", "variants", multiple=True, metavar="NAME", help="Only this variant."
-    )(command)
-    return click.option(
-        "--backend", "backends", multiple=True, metavar="NAME", help="Only this backend."
-    )(command)
-
-
 def cuda_option(command: _Command) -> _Command:
     """Add ``--cuda-home``: the user's own toolkit in place of the pinned one."""
     return click.option(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.frame import json_option, project_argument, selection_options
-from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
+from kernel_builder.cli.choice import Choice, choice_options
+from kernel_builder.cli.frame import json_option, project_argument
 from kernel_spec.command import say_note
 
 if TYPE_CHECKING:
@@ -18,27 +18,19 @@ if TYPE_CHECKING:
 
 @click.command("list-variants")
 @project_argument
-@selection_options
-@toolkit_options
+@choice_options
 @click.option(
     "--matrix", is_flag=True, help="List every variant that DIR can have, and what each needs."
 )
 @json_option
-def list_variants(  # noqa: PLR0917  (click passes them by name)
-    directory: Path,
-    backends: tuple[str, ...],
-    variants: tuple[str, ...],
-    toolkits: ToolkitChoice,
-    matrix: bool,
-    as_json: bool,
-) -> None:
+def list_variants(directory: Path, *, choice: Choice, matrix: bool, as_json: bool) -> None:
     """List the variants of DIR that can be built here; what cannot goes to stderr."""
     from kernel_builder.cli.making import make_matrix, make_plan
 
     if matrix:
-        _show(make_matrix(directory, toolkits=toolkits), backends, as_json=as_json)
+        _show(make_matrix(directory, choice), as_json=as_json)
         return
-    _, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
+    _, made = make_plan(directory, choice)
     names = [str(each.variant) for each in made.variants]
     if as_json:
         skipped = {each.backend.value: each.reason for each in made.skipped}
@@ -50,13 +42,12 @@ def list_variants(  # noqa: PLR0917  (click passes them by name)
         say_note(str(each))
 
 
-def _show(found: tuple[Possible, ...], backends: tuple[str, ...], *, as_json: bool) -> None:
+def _show(found: tuple[Possible, ...], *, as_json: bool) -> None:
     """Write a line for each variant: its name, and what building it needs."""
     from kernel_builder.columns import format_columns
 
-    kept = [each for each in found if not backends or each.backend.value in backends]
     if as_json:
-        click.echo(json.dumps({each.variant: list(each.needs) for each in kept}, indent=2))
+        click.echo(json.dumps({each.variant: list(each.needs) for each in found}, indent=2))
         return
-    rows = [("variant", "needs"), *((each.variant, "; ".join(each.needs) or "-") for each in kept)]
+    rows = [("variant", "needs"), *((each.variant, "; ".join(each.needs) or "-") for each in found)]
     click.echo(format_columns(rows))

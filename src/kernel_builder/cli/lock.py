@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.frame import project_argument, selection_options
+from kernel_builder.cli.choice import Choice, apply_choice, choice_options
+from kernel_builder.cli.frame import project_argument
 from kernel_builder.cli.inputs import read_input_settings, source_option
-from kernel_builder.cli.toolkits import (
-    ToolkitChoice,
-    apply_toolkits,
-    read_archs,
-    toolkit_options,
-)
 from kernel_spec.amounts import format_count
-
-if TYPE_CHECKING:
-    from kernel_builder.planned import Selection
-    from kernel_builder.settings import Settings
 
 
 @click.command("lock")
 @project_argument
-@selection_options
-@toolkit_options
+@choice_options
 @source_option
-def lock(
-    directory: Path,
-    backends: tuple[str, ...],
-    variants: tuple[str, ...],
-    toolkits: ToolkitChoice,
-    sources: tuple[str, ...],
-) -> None:
+def lock(directory: Path, *, choice: Choice, sources: tuple[str, ...]) -> None:
     """Write DIR/kernel-builder.lock, or check that it is right where it is there.
 
     The options choose as those of build do; without any, the lock is for all that can be built
@@ -42,7 +25,7 @@ def lock(
     from kernel_builder.config.read import find_project
     from kernel_builder.locking import lock_project
 
-    settings, selection = _choose(backends, variants, toolkits, sources)
+    settings, selection = apply_choice(read_input_settings(sources=sources), choice)
     done = lock_project(find_project(directory), settings, selection=selection)
     if done.written:
         click.echo(f"wrote {done.path}: {format_count(done.count, 'input')}; commit it")
@@ -60,16 +43,10 @@ def lock(
     metavar="DIR",
     help="The project [default: the current directory].",
 )
-@selection_options
-@toolkit_options
+@choice_options
 @source_option
-def update(  # noqa: PLR0917  (click passes them by name)
-    names: tuple[str, ...],
-    directory: Path,
-    backends: tuple[str, ...],
-    variants: tuple[str, ...],
-    toolkits: ToolkitChoice,
-    sources: tuple[str, ...],
+def update(
+    names: tuple[str, ...], directory: Path, *, choice: Choice, sources: tuple[str, ...]
 ) -> None:
     """Take what is here into kernel-builder.lock: the inputs NAME, or all; show what changes.
 
@@ -78,21 +55,8 @@ def update(  # noqa: PLR0917  (click passes them by name)
     from kernel_builder.config.read import find_project
     from kernel_builder.locking import update_lock
 
-    settings, selection = _choose(backends, variants, toolkits, sources)
+    settings, selection = apply_choice(read_input_settings(sources=sources), choice)
     done = update_lock(find_project(directory), names, settings, selection=selection)
     for change in done.changes:
         click.echo(str(change))
     click.echo(f"wrote {done.path}" if done.written else f"{done.path}: nothing to change")
-
-
-def _choose(
-    backends: tuple[str, ...],
-    variants: tuple[str, ...],
-    toolkits: ToolkitChoice,
-    sources: tuple[str, ...],
-) -> tuple[Settings, Selection]:
-    """Return what the options choose, as they do for a build."""
-    from kernel_builder.cli.making import read_selection
-
-    settings = apply_toolkits(read_input_settings(sources=sources), toolkits, variants=variants)
-    return settings, read_selection(backends, variants, read_archs(toolkits.archs))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.frame import json_option, project_argument, selection_options
-from kernel_builder.cli.toolkits import ToolkitChoice, toolkit_options
+from kernel_builder.cli.choice import Choice, choice_options
+from kernel_builder.cli.frame import json_option, project_argument
 from kernel_spec.amounts import format_count
 
 if TYPE_CHECKING:
@@ -22,23 +22,16 @@ _HEAD = ("variant", "file", "for", "component", "archs")
 
 @click.command("plan")
 @project_argument
-@selection_options
-@toolkit_options
+@choice_options
 @json_option
-def plan(
-    directory: Path,
-    backends: tuple[str, ...],
-    variants: tuple[str, ...],
-    toolkits: ToolkitChoice,
-    as_json: bool,
-) -> None:
+def plan(directory: Path, *, choice: Choice, as_json: bool) -> None:
     """Show the variants that DIR gives here and the files that each is made of."""
     from kernel_builder.cli.making import make_plan
     from kernel_builder.columns import format_columns
     from kernel_builder.depends import list_sourceless
     from kernel_builder.settings import read_settings
 
-    build, made = make_plan(directory, backends=backends, variants=variants, toolkits=toolkits)
+    build, made = make_plan(directory, choice)
     planned = {variant.backend for variant in made.variants}
     sourceless = list_sourceless(build, planned, read_settings())
     made = replace(made, notes=(*made.notes, *sourceless))

@@ -1,13 +1,13 @@
-"""``--cuda``, ``--cuda-home``, ``--arch`` and ``--all`` on the command line."""
+"""What the command line says of what to build: backends, variants, toolkits, capabilities."""
 
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from kernel_builder.cli.choice import Choice, apply_choice, read_archs
 from kernel_builder.cli.list_variants import list_variants
 from kernel_builder.cli.plan import plan
-from kernel_builder.cli.toolkits import ToolkitChoice, apply_toolkits, read_archs
 from kernel_builder.errors import ArchError, SelectionError, ToolchainError
 from kernel_builder.settings import read_settings
 from kernel_builder.toolchain import driver
@@ -49,9 +49,9 @@ def test_a_variant_by_name_chooses_its_toolkit() -> None:
     with pytest.raises(SelectionError, match="--matrix"):
         names("--variant", name, "--cuda", "13.0")
     settings = read_settings({"HOME": "/nowhere"})
-    found = apply_toolkits(
-        settings, ToolkitChoice(), variants=["torch-stable-abi210-cpu-aarch64-linux", "no-variant"]
-    )
+    choice = Choice(variants=("torch-stable-abi210-cpu-aarch64-linux", "no-variant"))
+    found, selection = apply_choice(settings, choice)
+    assert selection.variants == frozenset(choice.variants)
     assert (found.cpu, found.cuda_versions) == ("aarch64", ())
 
 
@@ -76,15 +76,15 @@ def test_capabilities_are_planned_and_what_is_dropped_is_said() -> None:
 def test_options_that_exclude_each_other() -> None:
     settings = read_settings({"HOME": "/nowhere"})
     for choice in (
-        ToolkitChoice(home=Path("/cuda"), versions=("13.0",)),
-        ToolkitChoice(home=Path("/cuda"), every=True),
-        ToolkitChoice(versions=("13.0",), every=True),
+        Choice(cuda_home=Path("/cuda"), cuda_versions=("13.0",)),
+        Choice(cuda_home=Path("/cuda"), every=True),
+        Choice(cuda_versions=("13.0",), every=True),
     ):
         with pytest.raises(UsageError, match="exclude each other"):
-            apply_toolkits(settings, choice)
+            apply_choice(settings, choice)
     with pytest.raises(UsageError, match="--cuda: expected a version"):
-        apply_toolkits(settings, ToolkitChoice(versions=("new",)))
-    found = apply_toolkits(settings, ToolkitChoice(versions=("13.2", "13.2.1")))
+        apply_choice(settings, Choice(cuda_versions=("new",)))
+    found, _ = apply_choice(settings, Choice(cuda_versions=("13.2", "13.2.1")))
     assert found.cuda_versions == (MajorMinor(13, 2),)
 
 

@@ -1,4 +1,4 @@
-"""The options of every command that plans for CUDA: which toolkits, and which capabilities."""
+"""The options of every command that plans: which backends, variants, toolkits and capabilities."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import functools
 import platform
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,48 +18,54 @@ from kernel_spec.errors import UsageError, VariantNameError
 from kernel_spec.variant import ArchVariant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
+if TYPE_CHECKING:
+    from kernel_builder.planned import Selection
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NATIVE = "native"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolkitChoice:
-    """What the command line says of CUDA.
+class Choice:
+    """What the command line says of what to build, as it was written.
 
     Attributes:
-        home: the directory of the user's own toolkit.
-        versions: pinned toolkits, as they were written.
+        backends: only these backends.
+        variants: only the variants of these names; where no toolkit or processor is stated, they choose.
+        cuda_home: the directory of the user's own CUDA toolkit.
+        cuda_versions: pinned CUDA toolkits.
         archs: the capabilities that are wanted, or ``native``.
         every: whether every pinned toolkit is wanted.
         cpu: the processor that is built for; None: that of this machine.
     """
 
-    home: Path | None = None
-    versions: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    cuda_home: Path | None = None
+    cuda_versions: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     every: bool = False
     cpu: str | None = None
 
 
-def toolkit_options(command: _Command) -> _Command:
-    """Add ``--cuda``, ``--cuda-home``, ``--arch``, ``--cpu`` and ``--all``; the command gets ``toolkits``."""
+_NAMES = tuple(each.name for each in fields(Choice))
+
+
+def choice_options(command: _Command) -> _Command:
+    """Add an option for each attribute of :class:`Choice`; the command gets it as ``choice``."""
 
     @functools.wraps(command)
-    def with_choice(
-        *,
-        cuda_home: Path | None,
-        cuda_versions: tuple[str, ...],
-        archs: tuple[str, ...],
-        every: bool,
-        cpu: str | None,
-        **rest: Any,
-    ) -> Any:
-        choice = ToolkitChoice(
-            home=cuda_home, versions=cuda_versions, archs=archs, every=every, cpu=cpu
-        )
-        return command(toolkits=choice, **rest)
+    def with_choice(**given: Any) -> Any:
+        choice = Choice(**{name: given.pop(name) for name in _NAMES})
+        return command(choice=choice, **given)
 
     options = (
+        click.option(
+            "--backend", "backends", multiple=True, metavar="NAME", help="Only this backend."
+        ),
+        click.option(
+            "--variant", "variants", multiple=True, metavar="NAME", help="Only this variant."
+        ),
         click.option(
             "--cuda",
             "cuda_versions",
@@ -93,32 +99,57 @@ def toolkit_options(command: _Command) -> _Command:
     return made  # type: ignore[no-any-return]
 
 
-def apply_toolkits(
-    settings: Settings, choice: ToolkitChoice, *, variants: Iterable[str] = ()
-) -> Settings:
-    """Put the choice of toolkits into the settings.
-
-    Args:
-        settings: the settings.
-        choice: what the command line says.
-        variants: the names of ``--variant``; where no toolkit or processor is chosen, they choose.
+def apply_choice(settings: Settings, choice: Choice) -> tuple[Settings, Selection]:
+    """Put the choice into the settings, as far as it says what to build with, and else into a selection.
 
     Raises:
-        UsageError: options that exclude each other, or a version that is none.
+        UsageError: options that exclude each other, a version or a capability that is none.
+        SelectionError: no such backend.
+        ToolchainError: ``--arch native``, and there is no driver or no GPU.
     """
+    from kernel_builder.planned import Selection
+
+    selection = Selection(
+        backends=read_backends(choice.backends),
+        variants=frozenset(choice.variants),
+        archs=read_archs(choice.archs),
+    )
+    return _choose_toolkits(settings, choice), selection
+
+
+def read_backends(texts: Iterable[str]) -> frozenset[BackendKind]:
+    """Read what ``--backend`` names.
+
+    Raises:
+        SelectionError: no such backend.
+    """
+    from kernel_builder.config.check import check_backend
+    from kernel_builder.errors import SelectionError
+
+    names = tuple(texts)
+    for text in names:
+        objection = check_backend(text)
+        if objection is not None:
+            meant = objection.suggestion
+            hint = f'; did you mean "{meant}"?' if meant else ""
+            raise SelectionError(f"--backend: {objection.message}{hint}")
+    return frozenset(map(BackendKind, names))
+
+
+def _choose_toolkits(settings: Settings, choice: Choice) -> Settings:
     stated = [
         name
         for name, given in (
-            ("--cuda", choice.versions),
-            ("--cuda-home", choice.home),
+            ("--cuda", choice.cuda_versions),
+            ("--cuda-home", choice.cuda_home),
             ("--all", choice.every),
         )
         if given
     ]
     if len(stated) > 1:
         raise UsageError(f"{' and '.join(stated)} exclude each other; give one of them")
-    versions = tuple(dict.fromkeys(_read_version(text) for text in choice.versions))
-    named = _read_variants(variants)
+    versions = tuple(dict.fromkeys(_read_version(text) for text in choice.cuda_versions))
+    named = _read_variants(choice.variants)
     cpus = {each.cpu for each in named}
     cpu = choice.cpu or (next(iter(cpus)) if len(cpus) == 1 else None)
     if choice.every:
@@ -126,9 +157,9 @@ def apply_toolkits(
 
         versions = list_pinned(cpu or platform.machine())
     elif not stated:
-        of_variants = (each.backend for each in named if each.backend.kind is BackendKind.CUDA)
+        of_variants = (each.backend for each in named if each.kind is BackendKind.CUDA)
         versions = tuple(dict.fromkeys(each.version for each in of_variants if each.version))
-    home = None if choice.home is None else choice.home.absolute()
+    home = None if choice.cuda_home is None else choice.cuda_home.absolute()
     return replace(settings, cuda_home=home, cuda_versions=versions, cpu=cpu)
 
 

@@ -39,9 +39,11 @@ def test_what_a_kernel_needs_is_loaded_before_it(base):
 
 
 def test_a_revision_names_a_dependency_too(base):
-    revision = needs("bob/base", revision="v2")
+    # The version that no request without one would get.
+    revision = needs("bob/base", revision="v1")
     base.publish("acme/top", variants=user_of("bob/base"), needs=revision)
-    assert kernels.get_kernel("acme/top").base.VALUE == 2
+    assert kernels.get_kernel("acme/top").base.VALUE == 1
+    assert kernels.get_kernel("bob/base").VALUE == 2
 
 
 def test_one_that_several_need_is_loaded_once(base, monkeypatch):

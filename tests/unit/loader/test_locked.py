@@ -14,7 +14,7 @@ import pytest
 import kernels
 from kernel_spec import directory
 from kernel_spec.errors import IntegrityError, LockError
-from kernel_spec.lock import parse_lock
+from kernel_spec.lock import git_lfs_concat, parse_lock
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId
 from kernels.cli import run
@@ -268,6 +268,8 @@ def test_a_job_is_pinned_by_an_environment_variable(locked, monkeypatch, call):
     assert kernels.get_kernel("acme/toy").VALUE == 1
     assert kernels.get_kernel("acme/toy") is kernels.get_kernel("acme/toy", version=1)
     assert kernels.get_kernel("acme/toy", revision=commit[:9]).VALUE == 1
+    with pytest.raises(NotLockedError):
+        kernels.get_kernel("acme/toy", revision=commit[:6])
     assert kernels.load_kernel("acme/toy").VALUE == 1
     assert kernels.has_kernel("acme/toy")
     for arguments in ({"version": 2}, {"version": ">=1"}, {"revision": "main"}):
@@ -453,19 +455,28 @@ class TestOverHttp:
             kernels.get_locked_kernel("acme/toy", lock)
 
     def test_the_old_forms_hash_is_of_what_git_keeps(self, web, publisher, project, call):
-        """Of a pointer's file the sha256, of any other the id of its blob; the published client compares."""
-        publisher.publish("acme/toy", variants={"torch-cpu": {"__init__.py": "", "a.bin": b"\0"}})
+        """Of a pointer's file the sha256, of any other the id of its blob, as published clients write."""
+        files = {"__init__.py": "VALUE = 1\n", "a.bin": b"\0", "__pycache__/a.pyc": b"1"}
+        publisher.publish("acme/toy", variants={"torch-cpu": files})
         folder = project('"acme/toy" = 1')
         assert call("lock", "--form", "old")[0] == 0
+        (entry,) = json.loads((folder / "kernels.lock").read_bytes())
         (variant,) = publisher.hub.root.glob("acme/toy/snapshots/*/build/torch-cpu")
-        whole = hashlib.sha256()
-        for path in sorted(variant.iterdir()):
+        kept = {}
+        for path in filter(Path.is_file, variant.rglob("*")):
             data = path.read_bytes()
             blob = hashlib.sha1(b"blob %d\0" % len(data) + data).digest()
-            large = path.name == "a.bin"
-            whole.update(path.name.encode() + (hashlib.sha256(data).digest() if large else blob))
-        (entry,) = json.loads((folder / "kernels.lock").read_bytes())
-        assert entry["variants"]["torch-cpu"]["hash"] == f"sha256-{whole.hexdigest()}"
+            large = path.suffix in (".bin", ".pyc")
+            name = path.relative_to(variant).as_posix()
+            kept[name] = hashlib.sha256(data).digest() if large else blob
+        written = git_lfs_concat(kept)
+        assert entry["variants"]["torch-cpu"]["hash"] == written
+        # Clients up to 0.12.3 counted bytecode, and their locks are as good.
+        earlier = git_lfs_concat(kept, leave_out_bytecode=False)
+        assert earlier != written
+        entry["variants"]["torch-cpu"]["hash"] = earlier
+        (folder / "kernels.lock").write_text(json.dumps([entry]))
+        assert kernels.get_locked_kernel("acme/toy", folder / "kernels.lock").VALUE == 1
 
     def test_a_range_has_no_place_in_a_published_form(self, web, publisher, project, call):
         publisher.publish("acme/toy", tags=("v1.0.0",))

@@ -182,6 +182,24 @@ def test_old_commits_go_with_their_listings_and_documents(toys, cache, capsys):
     assert kernels.get_kernel("acme/toy").VALUE == 2
 
 
+def test_what_a_listing_that_stays_refers_to_stays(web, publisher, cache, capsys, monkeypatch):
+    monkeypatch.setenv("KERNELS_REF_TTL", "0")
+    publisher.publish("acme/toy")
+    assert kernels.has_kernel("acme/toy")
+    publisher.publish(
+        "acme/toy", variants={"torch-cpu": {"__init__.py": "VALUE = 2\n"}}, archs=("8.0",)
+    )
+    assert kernels.has_kernel("acme/toy")
+    assert len(list((cache / "metadata").iterdir())) == 2
+    code, out, _ = prune(capsys, "--unreferenced", "--yes")
+    assert code == 0
+    assert "no branch or tag names the commit any more" in out
+    assert len(list((cache / "metadata").iterdir())) == 1
+    asked = len(web.requests)
+    assert kernels.has_kernel("acme/toy")
+    assert not [line for line in web.requests[asked:] if "/resolve/" in line]
+
+
 def test_what_a_lock_names_stays(toys, cache, capsys, tmp_path, monkeypatch):
     [old] = [p for p in places(cache) if (p / "torch-cpu/__init__.py").read_text() == "VALUE = 1\n"]
     lock = tmp_path / "kernels.lock"

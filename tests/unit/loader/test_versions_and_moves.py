@@ -115,6 +115,19 @@ def test_a_moved_repository_is_followed_and_told_of(publisher, warnings_of):
     assert kernels.get_kernel("acme/pinned", version=2).VALUE == 1
 
 
+def test_a_move_that_the_cache_tells_otherwise_is_asked_for_again(web, publisher, cache):
+    publisher.publish("bob/new")
+    publisher.publish("bob/evil", variants=source(666))
+    moved_to(publisher, "acme/old", 'kind = "redirect"\ndestination = "bob/new"\n')
+    assert kernels.get_kernel("acme/old", trust_remote_code=True).VALUE == 1
+    (kept,) = (cache / "status").iterdir()
+    assert kept.read_text() == 'kind = "redirect"\ndestination = "bob/new"\n'
+    kept.write_text('kind = "redirect"\ndestination = "bob/evil"\n')
+    kernels.load.forget()
+    assert kernels.get_kernel("acme/old", trust_remote_code=True).VALUE == 1
+    assert "bob/new" in kept.read_text()
+
+
 def test_a_repository_that_moves_later_is_followed_by_the_next_call(publisher):
     publisher.publish("acme/old", branch="v1")
     publisher.publish("bob/new", branch="v1", variants=source(2))

@@ -60,6 +60,35 @@ def test_a_mode_that_gives_rights_away(
     assert word in finding.message
 
 
+@pytest.mark.parametrize(
+    ("head", "is_stray"),
+    [
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x03\0\x3e\0", True),
+        # For a GPU of NVIDIA, and of AMD: what Python loads onto the device itself.
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x02\0\xbe\0", False),
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x03\0\xe0\0", False),
+        (b"\xcf\xfa\xed\xfe" + b"\0" * 16, True),
+        (b"\xca\xfe\xba\xbe" + b"\0" * 16, True),
+        (b"!<arch>\n", True),
+        (b"\x00\x01\x02\x03", False),
+    ],
+    ids=["ELF", "cubin", "hsaco", "Mach-O", "Mach-O for several", "archive", "data"],
+)
+def test_code_under_another_name(directory: Path, head: bytes, is_stray: bool) -> None:
+    (directory / "table.bin").write_bytes(head)
+    (directory / "table.bin").chmod(0o644)
+    found = [(each.file, each.rule) for each in findings(directory)]
+    assert found == ([("table.bin", "stray-file")] if is_stray else [])
+
+
+def test_each_missing_file_is_told_with_where_it_comes_from(directory: Path) -> None:
+    for name in ("__init__.py", "_ops.py"):
+        (directory / name).unlink()
+    first, second = findings(directory)
+    assert (first.file, first.fix) == ("__init__.py", "add it under torch-ext/<module>")
+    assert (second.file, second.fix) == ("_ops.py", "build the variant with kernel-builder")
+
+
 def test_two_names_of_one_file(directory: Path) -> None:
     os.link(directory / "_ops.py", directory / "more.py")
     (finding,) = findings(directory)

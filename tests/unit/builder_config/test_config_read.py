@@ -170,6 +170,8 @@ def test_a_path_that_comes_back_is_inside() -> None:
         ("[kernel.one]", "[kernels.one]", (11, "kernels", "unknown-key", "kernel")),
         ('["torch"]', '["torhc"]', (13, "kernel.one.depends[0]", "unknown-dependency", "torch")),
         ('backend = "cpu"', "", (11, "kernel.one.backend", "missing-key", None)),
+        ('depends = ["torch"]', "", (11, "kernel.one.depends", "missing-key", None)),
+        ('["torch"]', '["torch", "torch"]', (13, "kernel.one.depends[1]", "duplicate", None)),
         ("[kernel.one]", '[kernel."../one"]', (11, 'kernel."../one"', "bad-value", None)),
     ],
 )

@@ -261,7 +261,7 @@ def test_pages_behind_a_proxy(toy, monkeypatch, call_app):
 
 
 @pytest.mark.parametrize(
-    "query", ["cursor=x", "cursor=-1", "recursive=perhaps", "cursor=" + "9" * 5000]
+    "query", ["cursor=x", "cursor=-1", "cursor=%C2%B2", "recursive=perhaps", "cursor=" + "9" * 5000]
 )
 def test_unreadable_queries(toy, query):
     assert toy.ask("GET", f"/api/kernels/acme/toy/tree/v1?{query}").status == 400

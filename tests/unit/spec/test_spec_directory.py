@@ -1,4 +1,5 @@
 import hashlib
+import json
 import os
 import threading
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_spec import directory, staging
+from kernel_spec import directory, listing, staging
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import hash_file
@@ -435,6 +436,30 @@ def test_the_form_of_a_listing_is_fixed():
 def test_other_documents_are_not_listings(data, message):
     with pytest.raises(FormatError, match=message):
         directory.parse_listing(data)
+
+
+@pytest.mark.parametrize("key", ["path", "size", "oid", "sha256", "executable"])
+def test_a_listing_says_everything_of_each_file(key):
+    file = TreeFile(path="a", size=1, oid="0" * 40, sha256="1" * 64)
+    document = json.loads(directory.format_listing(Listing(None, (file,))))
+    del document["files"][0][key]
+    with pytest.raises(FormatError, match=rf"files\[0\]\.{key}: is required"):
+        directory.parse_listing(json.dumps(document).encode())
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(write, monkeypatch):
+    path = write({"a": "1" * 10})["a"]
+    read_block = listing._read_block
+
+    def grow(source, where):
+        if path.stat().st_size == 10:
+            path.write_bytes(b"2" * 12)
+        return read_block(source, where)
+
+    monkeypatch.setattr(listing, "_read_block", grow)
+    with pytest.raises(IntegrityError, match="changed while it was read, from 10 to 12 bytes"):
+        listing.hash_file(path)
+    assert listing.hash_file(path)[0] == 12
 
 
 def test_a_listing_out_of_order_or_with_a_path_twice_is_refused():

@@ -116,7 +116,7 @@ def parse_lock(data: bytes, file: str = FILE_NAME) -> dict[str, dict[str, Any]]:
     """
     try:
         document = json.loads(data)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise LockError(
             f"{file}: no JSON ({err}); restore it, or write it anew: kernel-builder lock"
         ) from err

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernel_spec.document import UNREADABLE
 from kernel_spec.whole_file import write_whole
 
 # Raise it when equal keys might mean other objects.
@@ -177,9 +178,13 @@ def _hash(path: Path) -> str:
 def _read_records(cache: ObjectCache, key: ObjectKey) -> Sequence[dict[str, Any]]:
     try:
         records = json.loads(_record_path(cache, key).read_text())
-    except (OSError, ValueError):
+        return [
+            each
+            for each in records
+            if isinstance(each["files"], dict) and isinstance(each["object"], str)
+        ]
+    except UNREADABLE:
         return []
-    return records if isinstance(records, list) else []
 
 
 def _record_path(cache: ObjectCache, key: ObjectKey) -> Path:

@@ -21,6 +21,7 @@ from kernel_builder.registrations import (
 )
 from kernel_builder.settings import Settings
 from kernel_builder.units import CompileUnit
+from kernel_spec.document import UNREADABLE
 from kernel_spec.whole_file import write_whole
 
 # Raise it when the same sources would be read otherwise.
@@ -88,7 +89,7 @@ def _find_kept(place: Path) -> Registrations | None:
         document = json.loads(place.read_text())
         calls = tuple(Registration(**call) for call in document["calls"])
         return Registrations(calls=calls, unread=tuple(document["unread"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
 
 

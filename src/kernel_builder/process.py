@@ -84,10 +84,10 @@ def run(
 
     timer = None if timeout is None else threading.Timer(timeout, stop)
     lines: list[str] = []
+    assert process.stdout is not None
     try:
         if timer is not None:
             timer.start()
-        assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
             if on_line is not None:
@@ -98,6 +98,7 @@ def run(
             timer.cancel()
         _end_group(process)
         process.wait()
+        process.stdout.close()
     finished = Finished(command=words, code=code, output="".join(lines))
     if late.is_set():
         message = f"{shlex.join(words)}: not done after {timeout:g} s"

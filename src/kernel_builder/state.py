@@ -13,6 +13,7 @@ from kernel_builder.planned import VariantBuild
 from kernel_builder.proof import without_proof
 from kernel_builder.settings import Settings
 from kernel_spec.digest import variant_digest
+from kernel_spec.document import UNREADABLE
 from kernel_spec.metadata import FILE_NAME, Provenance
 from kernel_spec.whole_file import write_whole
 
@@ -89,7 +90,7 @@ def find_record(place: Path) -> Record | None:
     try:
         document = json.loads(place.read_text())
         return Record(inputs=str(document["inputs"]), digest=str(document["digest"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
 
 

@@ -44,7 +44,7 @@ def find_manifest(target: Path) -> Manifest | None:
         data = json.loads(place.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as err:
+    except (OSError, ValueError, RecursionError) as err:
         raise ExportError(f"{place}: not readable: {err}; move it away, and try again") from err
     if isinstance(data, dict) and data.get("format") not in (None, _FORMAT):
         raise ExportError(
@@ -55,9 +55,9 @@ def find_manifest(target: Path) -> Manifest | None:
         found = Manifest(
             module=str(data["module"]), files=dict(data["files"]), made=tuple(data["made"])
         )
+        strays = [path for path in (*found.files, *found.made) if not _is_inside(path)]
     except (KeyError, TypeError, ValueError) as err:
         raise ExportError(f"{place}: no record of written files; move it away") from err
-    strays = [path for path in (*found.files, *found.made) if not _is_inside(path)]
     if strays or not found.module.isidentifier():
         raise ExportError(f"{place}: names files outside of {target}: {strays}; move it away")
     return found

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernel_spec.directory import DirectoryHub, find_branch, repository_path
+from kernel_spec.document import UNREADABLE
 from kernel_spec.errors import FormatError
 from kernel_spec.names import RepoId
 from kernel_spec.staging import staging_folder, write_file, write_ref
@@ -128,7 +129,7 @@ def find_proposal(hub: DirectoryHub, repo: RepoId, number: int) -> Proposal | No
         return Proposal(**{**table, "commit": commit})
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as err:
+    except UNREADABLE as err:
         raise FormatError(f"{place}: not a proposal as this hub writes it: {err}") from err
 
 

@@ -11,7 +11,9 @@ import pytest
 from kernel_hub.auth import Right, add_token
 from kernel_hub.store import proposals
 from kernel_spec import refs
-from kernel_spec.directory import find_branch
+from kernel_spec.directory import DirectoryHub, find_branch
+from kernel_spec.errors import FormatError
+from kernel_spec.names import RepoId
 
 API = "/api/kernels/acme/toy"
 
@@ -287,3 +289,16 @@ def test_moving_a_branch_is_for_what_was_made_on_top_of_it(toy):
         refs.move_branch(toy.hub, repo, "v9", parent=base, commit=base)
     with pytest.raises(FileNotFoundError):
         refs.move_branch(toy.hub, repo, "main", parent=toy.head(), commit="0" * 40)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 3000 + "]" * 3000, "[]", "5", "{}", "1e999", '{"created": 1}']
+)
+def test_a_proposal_that_cannot_be_read_is_a_fault_of_the_folder(tmp_path, text):
+    hub, repo = DirectoryHub(tmp_path), RepoId("acme", "toy")
+    folder = tmp_path / "acme/toy"
+    for place in ("refs/pr/1", "proposals/1.json"):
+        (folder / place).parent.mkdir(parents=True)
+        (folder / place).write_text(f"{'a' * 40}\n" if place.startswith("refs") else text)
+    with pytest.raises(FormatError, match=r"1\.json: not a proposal"):
+        proposals.find_proposal(hub, repo, 1)

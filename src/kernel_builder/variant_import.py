@@ -69,7 +69,8 @@ def import_by_loader(directory: Path, root: str, needed: Iterable[str]) -> Modul
         needed: the kernels that it needs, which something else stands in for.
     """
     sys.path.append(root)
-    from kernels.importer import load, read_variant
+    from kernels.importer import load
+    from kernels.variant_dir import read_variant
 
     return load(read_variant(directory), make_stand_ins(needed))
 

@@ -15,7 +15,7 @@ from kernels.request import Found, Request, walk
 from kernels.resolve import resolve
 
 if TYPE_CHECKING:
-    from kernels.importer import VariantDir
+    from kernels.variant_dir import VariantDir
 
 
 def admit(

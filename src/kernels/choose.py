@@ -19,13 +19,13 @@ from kernels.errors import (
 )
 from kernels.fetch import Wanted, fetch_metadata
 from kernels.fit import NOT_CACHED, Judge
-from kernels.importer import VariantDir
 from kernels.revision import versions_of
 from kernels.settings import Settings
 from kernels.source import Located, offered
 from kernels.store import Store
 from kernels.system import detect
 from kernels.trees import tree_of, variants_of
+from kernels.variant_dir import VariantDir
 from kernels.verify import Damage, find_installed
 
 # How many other versions the error looks through for one that would fit.

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kernels.importer import VariantDir
     from kernels.settings import Settings
+    from kernels.variant_dir import VariantDir
 
 __path__: list[str] = []
 
@@ -61,8 +61,9 @@ def _find_copy(name: str) -> VariantDir | None:
 
 
 def _cached(name: str, settings: Settings) -> Iterator[VariantDir]:
-    from kernels.importer import VariantDir, copy_key
+    from kernels.importer import copy_key
     from kernels.store import Store
+    from kernels.variant_dir import VariantDir
     from kernels.verify import read_manifest, verify_installed
 
     folder = Store(settings.cache).folder("variants")

@@ -13,7 +13,6 @@ from kernels.choose import find_candidate, find_other_version, obtain
 from kernels.doctor_advice import Advice, advise, find_chosen
 from kernels.errors import ForbiddenError, TrustError
 from kernels.fit import Judge, read_verdict
-from kernels.importer import VariantDir
 from kernels.linkage.names import describe_symbol
 from kernels.linkage.verdict import Verdict
 from kernels.local import find_fitting, variants_at
@@ -24,6 +23,7 @@ from kernels.settings import Settings
 from kernels.source import Located, locate
 from kernels.system import describe, detect, detect_devices
 from kernels.trees import variants_of
+from kernels.variant_dir import VariantDir
 
 
 class Diagnosis(NamedTuple):

@@ -21,7 +21,7 @@ from kernels.linkage.verdict import Verdict, holds_libraries
 from kernels.system import describe, detect, detect_devices
 
 if TYPE_CHECKING:
-    from kernels.importer import VariantDir
+    from kernels.variant_dir import VariantDir
 
 _BACKEND_WORDS = {"npu": BackendKind.CANN, **{kind.value: kind for kind in BackendKind}}
 

@@ -25,13 +25,13 @@ from kernels._version import __version__
 from kernels.connect import reach
 from kernels.errors import DeviceError, NoVariantError, SourceBuildError
 from kernels.fetch import read_file
-from kernels.importer import VariantDir, read_variant
 from kernels.install import adopt, begin_install, hold, receive, writing
 from kernels.request import Request
 from kernels.source import Located
 from kernels.store import Store, find_built, read_sources, write_built, write_sources
 from kernels.system import detect, detect_devices
 from kernels.trust import require_trust
+from kernels.variant_dir import VariantDir, read_variant
 from kernels.verify import verify_installed
 
 if TYPE_CHECKING:

@@ -29,38 +29,19 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from importlib.util import spec_from_file_location
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
-from kernel_spec.digest import Digest, compare, digest_tree, is_counted, iter_files, variant_digest
-from kernel_spec.document import open_plain, read_plain
 from kernel_spec.errors import IntegrityError
-from kernel_spec.metadata import FILE_NAME, Metadata, parse_metadata
 from kernel_spec.names import module_name
-from kernels.errors import KernelImportError, NotAKernelError, OpConflictError
+from kernels.errors import KernelImportError, OpConflictError
 from kernels.missing_names import explain_missing, name_kernel
 from kernels.self_import import SelfName, compile_with, may_import_itself
+from kernels.variant_dir import VariantDir, find_init, hash_file, read_variant
 
-SIGNATURE_NAME = f"{FILE_NAME}.sigstore"
 PACKAGE = "kernels.copies"
 _LIBRARY_SUFFIXES = (".so", ".pyd", ".dylib")
-
-
-class VariantDir(NamedTuple):
-    """A variant on disk whose bytes were verified.
-
-    Attributes:
-        path: the directory that holds ``metadata.json``.
-        metadata: what it says of itself.
-        digest: the name of its whole content (``variant_digest``).
-        sha256: the hex sha256 of each file, by POSIX path.
-    """
-
-    path: Path
-    metadata: Metadata
-    digest: str
-    sha256: Mapping[str, str]
 
 
 class _Root(NamedTuple):
@@ -149,78 +130,6 @@ def load_directory(path: Path) -> ModuleType:
     return load(read_variant(path))
 
 
-def read_variant(path: Path) -> VariantDir:
-    """Hash a variant directory and verify it against its own metadata.
-
-    Raises:
-        IntegrityError: files are not those that the metadata's digest promises.
-        MetadataError: the metadata cannot be used.
-        NotAKernelError: no ``metadata.json``.
-    """
-    try:
-        data = read_plain(path / FILE_NAME)
-    except (FileNotFoundError, NotADirectoryError) as err:
-        raise NotAKernelError(path, f"{path} is no build variant: it has no {FILE_NAME}.") from err
-    except OSError as err:
-        raise NotAKernelError(
-            path, f"{path / FILE_NAME} cannot be read: {err.strerror or err}."
-        ) from err
-    metadata = parse_metadata(data)
-    sha256 = {FILE_NAME: hashlib.sha256(data).hexdigest()}
-    sizes = {FILE_NAME: len(data)}
-    signature = path / SIGNATURE_NAME
-    signed = [(SIGNATURE_NAME, signature)] if signature.is_file() else []
-    for name, file in [*iter_files(path), *signed]:
-        sizes[name] = file.stat().st_size
-        sha256[name] = hash_file(file)
-    verify_own_digest(path, metadata, sha256)
-    digest = variant_digest((name, sizes[name], sha256[name]) for name in sorted(sha256))
-    return VariantDir(path=path, metadata=metadata, digest=digest, sha256=sha256)
-
-
-def verify_own_digest(path: Path, metadata: Metadata, sha256: Mapping[str, str]) -> None:
-    """Compare the files of a variant with the digest in its own metadata, where it has one.
-
-    Raises:
-        IntegrityError: naming every file that is missing, unknown or changed.
-    """
-    promised = metadata.digest
-    if promised is None:
-        return
-    if promised.algorithm == "sha256":
-        import base64
-
-        counted = {
-            name: base64.b64encode(bytes.fromhex(value)).decode()
-            for name, value in sorted(sha256.items())
-            if is_counted(PurePosixPath(name))
-        }
-        actual = Digest("sha256", counted)
-    else:
-        actual = digest_tree(path, promised.algorithm)
-    if violations := compare(promised, actual):
-        found = "\n".join(f"  {violation}" for violation in violations)
-        raise IntegrityError(
-            f"{path} is not what its own {FILE_NAME} promises; nothing of it was executed:\n{found}\n"
-            "Build or publish the variant again."
-        )
-
-
-def find_init(variant: VariantDir) -> Path:
-    """Return the ``__init__.py`` of a variant: at its top, or in the older ``<module>/`` layout.
-
-    Raises:
-        NotAKernelError: there is neither.
-    """
-    module = module_name(variant.metadata.name)
-    for relative in ("__init__.py", f"{module}/__init__.py"):
-        if relative in variant.sha256:
-            return variant.path / relative
-    raise NotAKernelError(
-        variant.path, f"{variant.path} has neither __init__.py nor {module}/__init__.py."
-    )
-
-
 def package_name(variant: VariantDir) -> str:
     """Return the module name of this copy: its id and 12 hex digits of its place and content."""
     plain_id = re.sub(r"[^0-9A-Za-z_]", "_", variant.metadata.id)
@@ -237,12 +146,6 @@ def _root_of(module: str) -> _Root | None:
     if not module.startswith(f"{PACKAGE}."):
         return None
     return _roots.get(".".join(module.split(".", 3)[:3]))
-
-
-def hash_file(path: Path) -> str:
-    """Return the hex sha256 of a file."""
-    with open_plain(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _forget_modules(name: str) -> None:

@@ -26,11 +26,11 @@ from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError, HubUnreachableError
 from kernels.fetch import Wanted, again, read_verified
 from kernels.hub import Sender
-from kernels.importer import SIGNATURE_NAME, VariantDir, verify_own_digest
 from kernels.in_use import MANIFEST_NAME, mark_used
 from kernels.log import logger
 from kernels.progress import Advance, show_progress
 from kernels.store import Store, listing_key, write_index
+from kernels.variant_dir import SIGNATURE_NAME, VariantDir, verify_own_digest
 from kernels.verify import (
     RECEIPT_NAME,
     Damage,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kernel_spec.metadata import Metadata
-    from kernels.importer import VariantDir
+    from kernels.variant_dir import VariantDir
 
 
 class RepoInfo(NamedTuple):

@@ -14,8 +14,8 @@ from kernel_spec.variant import UnknownVariant, parse_variant
 from kernels.errors import NotAKernelError, NoVariantError
 from kernels.fit import Judge
 from kernels.hub import BUILD_FOLDER
-from kernels.importer import VariantDir, read_variant
 from kernels.system import describe, detect
+from kernels.variant_dir import VariantDir, read_variant
 from kernels.verify import scan
 
 # Variants that this process has verified, and what their files looked like then.
@@ -141,7 +141,7 @@ def verify_local(directory: Path) -> VariantDir:
     """Verify a variant directory; a repeat looks only at sizes and times of its files.
 
     Raises:
-        As :func:`kernels.importer.read_variant`.
+        As :func:`kernels.variant_dir.read_variant`.
     """
     stamp = stamp_of(directory)
     known = _verified.get(directory)

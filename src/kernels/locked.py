@@ -16,13 +16,13 @@ from kernel_spec.wire import TreeFile
 from kernels.choose import choose_variant
 from kernels.errors import NotCachedError, NoVariantError
 from kernels.fit import NOT_CACHED, Judge
-from kernels.importer import VariantDir
 from kernels.lockfile import LockFile, get_entry, pinned_ref
 from kernels.request import Found, Request, found_on_hub
 from kernels.revision import KernelRef
 from kernels.source import locate
 from kernels.store import Store
 from kernels.system import detect
+from kernels.variant_dir import VariantDir
 from kernels.verify import verify_installed
 
 

@@ -9,7 +9,6 @@ from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.lock import LockedKernel
 from kernels.choose import Chosen, obtain
 from kernels.errors import TrustError
-from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.locked import find_locked, require_locked
 from kernels.lockfile import LockFile, pinned_ref, ref_of
@@ -19,6 +18,7 @@ from kernels.source import Located, locate, offered
 from kernels.store import Store
 from kernels.trees import variants_of
 from kernels.trust import require_trust
+from kernels.variant_dir import VariantDir
 
 
 class Fetched(NamedTuple):

@@ -10,7 +10,7 @@ from kernels.errors import KernelImportError
 
 if TYPE_CHECKING:
     from kernel_spec.metadata import Metadata
-    from kernels.importer import VariantDir
+    from kernels.variant_dir import VariantDir
 
 # name in ``python-depends`` -> (distribution, module); the names that the published client knows.
 # Source: "python-depends" of kernels 0.17. onednn is a library that nothing imports.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kernel_spec.lock import LockedKernel
     from kernel_spec.metadata import Metadata
     from kernels.choose import Chosen
-    from kernels.importer import VariantDir
     from kernels.lockfile import LockFile
+    from kernels.variant_dir import VariantDir
 
 
 class Request(NamedTuple):

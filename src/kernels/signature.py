@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.metadata import FILE_NAME, Provenance
-from kernels.importer import SIGNATURE_NAME, VariantDir
+from kernels.variant_dir import SIGNATURE_NAME, VariantDir
 
 _BUNDLE = "application/vnd.dev.sigstore.bundle"
 

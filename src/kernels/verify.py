@@ -28,9 +28,9 @@ from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import path_fault
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError
-from kernels.importer import VariantDir, hash_file
 from kernels.in_use import MANIFEST_NAME, mark_used
 from kernels.store import Store, find_digest, write_whole
+from kernels.variant_dir import VariantDir, hash_file
 
 RECEIPT_NAME = "receipt.json"
 FORMAT = 1

@@ -23,9 +23,9 @@ from kernel_spec.names import module_name
 from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
 from kernel_spec.version import parse_major_minor
 from kernels._version import __version__
-from kernels.importer import VariantDir, find_init
 from kernels.python_depends import distribution_of
 from kernels.store import write_whole
+from kernels.variant_dir import VariantDir, find_init
 
 _PLATFORMS = {
     "linux": "manylinux_{manylinux}_{cpu}",

@@ -60,7 +60,8 @@ def load_kernel(directory: Path, needed: Sequence[Mapping[str, Any]]) -> ModuleT
     Raises:
         KernelError: files are not those that were built, or an import fails.
     """
-    from kernels.importer import load, read_variant
+    from kernels.importer import load
+    from kernels.variant_dir import read_variant
 
     below = {
         each["repo_id"]: load_kernel(Path(each["directory"]), each["needs"]) for each in needed

@@ -17,7 +17,6 @@ from kernels.bundle.archive import Packed, write_archive
 from kernels.errors import BundleError, describe_decisions
 from kernels.fetch import fetch_metadata
 from kernels.fit import Judge
-from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.lockfile import pinned_ref
 from kernels.resolve import dependency_ref
@@ -26,6 +25,7 @@ from kernels.settings import Settings
 from kernels.source import Located, locate, offered, read_refs
 from kernels.store import Store
 from kernels.system import describe
+from kernels.variant_dir import VariantDir
 
 
 class Asked(NamedTuple):

@@ -17,12 +17,12 @@ from kernels.bundle.archive import Bundle, Packed, read_member, snapshot_path, v
 from kernels.errors import BundleError
 from kernels.fetch import Wanted
 from kernels.hub import Origin
-from kernels.importer import VariantDir
 from kernels.install import install
 from kernels.settings import Settings, hubs_of
 from kernels.store import Record, Store, read_record, read_tree, write_record, write_tree
 from kernels.trees import variants_of
 from kernels.trust import editing_trusted, write_trusted
+from kernels.variant_dir import VariantDir
 
 
 class Delivered(NamedTuple):

@@ -81,11 +81,11 @@ def _read_repository(
     from kernel_spec.metadata import parse_metadata
     from kernels.errors import NotAKernelError
     from kernels.fetch import fetch_metadata
-    from kernels.importer import VariantDir
     from kernels.settings import read_settings
     from kernels.source import offered
     from kernels.store import Store
     from kernels.system import detect
+    from kernels.variant_dir import VariantDir
     from kernels.verify import find_installed
 
     settings = read_settings()

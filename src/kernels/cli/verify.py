@@ -57,8 +57,8 @@ def command(
 
 def _verify_path(path: Path) -> Iterator[_Result]:
     from kernel_spec.errors import KernelError
-    from kernels.importer import read_variant
     from kernels.local import variants_at
+    from kernels.variant_dir import read_variant
 
     for name, place in variants_at(path).items():
         try:

@@ -165,7 +165,7 @@ def check_git_url(text: str) -> Objection | None:
 
 def normalize_git_url(text: str) -> str:
     """Write ``user@host:path`` as a URL; leave URLs as they are."""
-    match = None if "://" in text else _SCP.fullmatch(text)
+    match = _SCP.fullmatch(text)
     return text if match is None else f"ssh://{match['host']}/{match['path']}"
 
 

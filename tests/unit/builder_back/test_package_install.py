@@ -1,4 +1,5 @@
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,15 @@ def files(root: Path) -> dict[str, str]:
     }
 
 
-def test_a_noarch_variant(project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0])
+def test_a_noarch_variant(project: Path, tmp_path: Path, umask: int) -> None:
     target = tmp_path / "torch-cpu"
-    write_variant(project, build(), None, provenance=PROVENANCE, target=target)
+    before = os.umask(umask)
+    try:
+        write_variant(project, build(), None, provenance=PROVENANCE, target=target)
+    finally:
+        os.umask(before)
+    assert target.stat().st_mode & 0o777 == 0o755
     assert files(target) == {
         "__init__.py": "644",
         "_ops.py": "644",

@@ -148,7 +148,7 @@ def test_names_that_no_file_can_have_are_faults(project: Path, old: str) -> None
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/one.cpp", "../one.cpp", "csrc/../../x.cpp", "csrc/*.cpp", ""]
+    "path", ["/etc/one.cpp", "../one.cpp", "csrc/../../x.cpp", "csrc/*.cpp", "csrc/\\u0007.cpp", ""]
 )
 def test_bad_paths(path: str) -> None:
     assert only(edit("csrc/one.cpp", path))[:3] == (14, "kernel.one.src[0]", "bad-path")
@@ -198,20 +198,21 @@ def test_bad_capabilities(arch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "good"),
+    ("url", "meant"),
     [
-        ("https://host.example/a/b", True),
-        ("git+ssh://host.example/a", True),
-        ("me@host.example:a/b.git", True),
-        ("ftp://host.example/a", False),
-        ("file:///srv/a", False),
-        ("host.example/a", False),
+        ("https://host.example/a/b", "https://host.example/a/b"),
+        ("git+ssh://host.example/a", "git+ssh://host.example/a"),
+        ("ssh://me@host.example:22/a", "ssh://me@host.example:22/a"),
+        ("me@host.example:a/b.git", "ssh://me@host.example/a/b.git"),
+        ("ftp://host.example/a", None),
+        ("file:///srv/a", None),
+        ("host.example/a", None),
     ],
 )
-def test_git_urls(url: str, good: bool) -> None:
+def test_git_urls(url: str, meant: str | None) -> None:
     text = edit("version = 1", f'version = 1\nupstream = "{url}"')
-    if good:
-        assert parse_build(text.encode()).general.upstream
+    if meant is not None:
+        assert parse_build(text.encode()).general.upstream == meant
     else:
         assert only(text)[1:3] == ("general.upstream", "bad-url")
 

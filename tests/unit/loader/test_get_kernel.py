@@ -138,6 +138,15 @@ def test_wrong_arguments_are_usage_errors(publisher, arguments, words):
     assert error.value.exit_code == 2
 
 
+def test_the_url_of_a_folder_may_name_this_host_and_no_other(publisher, monkeypatch):
+    publisher.publish()
+    monkeypatch.setenv("KERNELS_HUB", f"file://localhost{publisher.hub.root}")
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    monkeypatch.setenv("KERNELS_HUB", f"file://elsewhere{publisher.hub.root}")
+    with pytest.raises(SettingsError, match="elsewhere"):
+        kernels.get_kernel("acme/toy")
+
+
 def test_a_repository_id_is_owner_and_name():
     with pytest.raises(UsageError, match="owner/name"):
         kernels.get_kernel("toy")

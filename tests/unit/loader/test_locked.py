@@ -146,6 +146,15 @@ def test_a_moved_kernel_is_to_be_named_anew(publisher, project, call):
     assert "has moved to bob/new: name that in pyproject.toml" in err
 
 
+def test_a_kernel_without_a_variant_that_is_known_here_is_not_locked(publisher, project, call):
+    publisher.publish("acme/toy", variants={"torch-quantum": {"__init__.py": ""}})
+    folder = project('"acme/toy" = 1')
+    code, _, err = call("lock")
+    assert code == 1
+    assert "acme/toy version 1 has no build variants that this client knows" in err
+    assert not (folder / "kernels.lock").exists()
+
+
 def test_what_a_kernel_needs_is_locked_with_it_for_every_variant(publisher, project, call):
     publisher.publish("bob/base")
     publisher.publish(

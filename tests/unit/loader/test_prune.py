@@ -215,6 +215,18 @@ def test_what_a_lock_names_stays(toys, cache, capsys, tmp_path, monkeypatch):
     assert f"{lock} names it" in prune(capsys, "--unreferenced")[1]
 
 
+def test_a_lock_keeps_by_digest_what_no_listing_here_has(toys, cache, capsys, tmp_path):
+    make_old(cache)
+    [old] = [p for p in places(cache) if (p / "torch-cpu/__init__.py").read_text() == "VALUE = 1\n"]
+    for path in cache.glob(f"trees/*/*/*/{toys}.json"):
+        path.unlink()
+    variants = {"torch-cpu": old.name}
+    locked = LockedKernel(repo_id="acme/toy", commit=toys, version=1, variants=variants)
+    (tmp_path / "kernels.lock").write_bytes(format_lock((locked,)))
+    assert prune(capsys, "--unused-for", "30d", "--keep-lock", str(tmp_path), "--yes")[0] == 0
+    assert places(cache) == [old]
+
+
 def test_a_lock_that_cannot_be_read_removes_nothing(toys, cache, capsys, tmp_path):
     code, _, err = prune(capsys, "--unreferenced", "--keep-lock", str(tmp_path / "no"), "--yes")
     assert code == 1

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import stat
-import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +32,7 @@ from typing import Any
 from kernel_hub.errors import TokenFileError
 from kernel_spec.errors import FormatError
 from kernel_spec.names import SHA256, find_lookalike, parse_repo_id
+from kernel_spec.whole_file import write_whole
 
 # A prefix lets scanners of secrets find one that was committed by mistake.
 PREFIX = "khub_"
@@ -211,7 +210,7 @@ def add_token(
         entry += f"expires = {datetime.now(UTC).date() + timedelta(days=days - 1)}\n"
     text = place.read_text("utf-8") if place.exists() else _HEAD
     try:
-        _write_private(place, text + entry)
+        write_whole(place, (text + entry).encode(), mode=0o600)
     except OSError as err:
         raise TokenFileError(f"{place}: cannot be written ({err.strerror})") from err
     return secret
@@ -232,19 +231,6 @@ def _find_faults(name: str, wanted: Iterable[str], known: Iterable[Token]) -> It
                 f"--owner {owner}: would be another owner than {other}, and differ in case only; write "
                 "it as the hub's folder has it"
             )
-
-
-def _write_private(place: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(place)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def hash_secret(secret: str) -> str:

@@ -80,30 +80,21 @@ def parse_listing(data: bytes) -> Listing:
 def _read_file(reader: Reader, entry: Mapping[str, Any], where: str) -> TreeFile:
     path = reader.take_checked(entry, "path", where, path_fault, kind="bad-path", required=True)
     size = reader.take_number(entry, "size", where, required=True)
-    oid = reader.take_checked(
-        entry,
-        "oid",
-        where,
-        lambda text: _hex_fault(SHA1, text),
-        kind="bad-hash",
-        required=True,
-    )
-    sha256 = reader.take_checked(
-        entry,
-        "sha256",
-        where,
-        lambda text: _hex_fault(SHA256, text),
-        kind="bad-hash",
-        required=True,
-    )
+    oid = _read_hash(reader, entry, "oid", where, SHA1)
+    sha256 = _read_hash(reader, entry, "sha256", where, SHA256)
     executable = reader.take(entry, "executable", bool, where, required=True)
     return TreeFile(
         path=path or "", size=size or 0, oid=oid or "", sha256=sha256, executable=bool(executable)
     )
 
 
-def _hex_fault(form: re.Pattern[str], text: str) -> str | None:
-    return None if form.fullmatch(text) else f"expected {form.pattern}, found {text!r}"
+def _read_hash(
+    reader: Reader, entry: Mapping[str, Any], key: str, where: str, form: re.Pattern[str]
+) -> str | None:
+    def find_fault(text: str) -> str | None:
+        return None if form.fullmatch(text) else f"expected {form.pattern}, found {text!r}"
+
+    return reader.take_checked(entry, key, where, find_fault, kind="bad-hash", required=True)
 
 
 def _is_ordered(files: list[TreeFile]) -> bool:

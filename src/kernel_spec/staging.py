@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_spec.document import naming
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import Listing, hash_file
+from kernel_spec.whole_file import fsync_folder, write_whole
 from kernel_spec.wire import TreeFile
 
 _FOLDER = ".staging"
@@ -221,14 +221,9 @@ def _settle_folders(root: Path) -> None:
 
 
 def write_file(staging: Path, target: Path, data: bytes) -> None:
-    """Write a small file whole: beside, to the disk, and by rename."""
-    place = staging / "file"
-    with naming(target), place.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    """Write a small file whole, and put its name on the disk."""
     target.parent.mkdir(exist_ok=True)
-    place.replace(target)
+    write_whole(target, data, beside=staging)
     fsync_folder(target.parent)
 
 
@@ -263,14 +258,3 @@ def delete_ref(target: Path) -> None:
 def _age(folder: Path, before: int) -> None:
     if folder.stat().st_mtime_ns <= before:
         os.utime(folder, ns=(before + 1, before + 1))
-
-
-def fsync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, where the system can."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

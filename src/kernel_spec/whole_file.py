@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from kernel_spec.document import naming
@@ -50,3 +51,14 @@ def write_whole(
 def is_temporary(name: str) -> bool:
     """Say whether :func:`write_whole` calls a file so while it is not whole."""
     return _TEMPORARY.fullmatch(name) is not None
+
+
+def fsync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the system can."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

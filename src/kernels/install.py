@@ -22,6 +22,7 @@ from kernel_spec.digest import is_counted, variant_digest
 from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import parse_safe_path
+from kernel_spec.whole_file import fsync_folder
 from kernel_spec.wire import TreeFile
 from kernels.errors import CacheError, HubUnreachableError
 from kernels.fetch import Wanted, again, read_verified
@@ -210,9 +211,9 @@ def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: s
     _write(place / MANIFEST_NAME, [format_manifest(manifest)])
     _write(place / RECEIPT_NAME, [format_receipt(receipt)])
     for directory in [path for path in root.rglob("*") if path.is_dir()]:
-        _sync_directory(directory)
-    _sync_directory(root)
-    _sync_directory(place)
+        fsync_folder(directory)
+    fsync_folder(root)
+    fsync_folder(place)
     target = store.folder("variants") / digest
     target.parent.mkdir(parents=True, exist_ok=True)
     mark_used(place, target)
@@ -225,7 +226,7 @@ def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: s
         # Equal content under another listing was installed meanwhile.
         if not target.is_dir():
             raise
-    _sync_directory(target.parent)
+    fsync_folder(target.parent)
 
 
 def _download(wanted: Wanted, root: Path, have: Mapping[str, bytes]) -> dict[str, str]:
@@ -332,16 +333,6 @@ def _write(
         os.fsync(file.fileno())
     if executable:
         path.chmod(path.stat().st_mode | 0o111)
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _discard(store: Store, key: str, damage: Damage) -> None:

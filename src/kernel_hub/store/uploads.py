@@ -26,7 +26,8 @@ from kernel_hub.errors import RequestError, RequestTooLargeError
 from kernel_spec.blob import begin_blob
 from kernel_spec.directory import DirectoryHub, repositories, repository_path
 from kernel_spec.names import RepoId
-from kernel_spec.staging import HashedFile, fsync_folder
+from kernel_spec.staging import HashedFile
+from kernel_spec.whole_file import fsync_folder
 from kernel_spec.wire import TreeFile
 
 FOLDER = ".uploads"

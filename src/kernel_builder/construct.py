@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,12 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.binary import read_device_code
 
 
-def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
+def construct_variant(job: Job, inputs: str) -> VariantReport:
     """Build a variant, and put it in the place of what was there once all checks have passed.
 
     Args:
         job: the variant.
         inputs: the fingerprint of everything that goes in, which is recorded.
-        start: when its build began, by the monotonic clock.
 
     Raises:
         BuilderError, ProjectError: why there is none; what was there before stays.
@@ -86,7 +84,6 @@ def construct_variant(job: Job, inputs: str, start: float) -> VariantReport:
     return VariantReport(
         variant=job.name,
         outcome=Outcome.BUILT,
-        seconds=time.monotonic() - start,
         path=job.target,
         size=size,
         files=artifact.files,

@@ -210,9 +210,8 @@ def _download_wheel(origin: Origin, target: Path, settings: Settings) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--dest", str(directory), "-r", str(listed)]
-    variables = {**settings.variables, **settings.pip_variables}
     try:
-        run(command, variables=variables, timeout=_SECONDS)
+        run(command, variables=settings.for_pip, timeout=_SECONDS)
     except CommandError as err:
         raise ArchiveError(
             f"{origin.name}: {pinned} (sha256 {origin.sha256}) cannot be fetched with pip "

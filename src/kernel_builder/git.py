@@ -35,7 +35,7 @@ def run_git(
     command: list[str | Path] = ["git"]
     command += [] if place is None else ["-C", place]
     command += [word for setting in _SAFE for word in ("-c", setting)]
-    variables = {**(settings.pip_variables if network else {}), **settings.variables}
+    variables = settings.for_pip if network else settings.variables
     return run(
         [*command, *arguments],
         variables={**variables, "GIT_TERMINAL_PROMPT": "0"},

@@ -28,6 +28,7 @@ class Job:
         provenance: what it says of its origin.
         settings: what the environment and the command line say.
         jobs: how many compilers run at once; None: as many as CPUs and memory allow.
+        force: whether it is built even where it is up to date.
         reporter: who is told how far it is.
     """
 
@@ -37,6 +38,7 @@ class Job:
     provenance: Provenance
     settings: Settings
     jobs: int | None
+    force: bool
     reporter: Reporter
 
     @property

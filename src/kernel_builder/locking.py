@@ -20,7 +20,7 @@ from kernel_builder.lockfile import (
     write_lock,
 )
 from kernel_builder.plan import plan
-from kernel_builder.planned import Selection, VariantBuild
+from kernel_builder.planned import EVERYTHING, Selection, VariantBuild
 from kernel_builder.settings import Settings
 from kernel_builder.sources import read_sources
 
@@ -42,15 +42,13 @@ class Locked:
     written: bool
 
 
-def lock_project(
-    project: Path, settings: Settings, *, selection: Selection | None = None
-) -> Locked:
+def lock_project(project: Path, settings: Settings, *, selection: Selection = EVERYTHING) -> Locked:
     """Write the lock of a project that has none; one that is there and right is left alone.
 
     Args:
         project: the directory of the project.
         settings: what the environment and the command line say of toolkits.
-        selection: the builds that the lock is for; None: all that can be made here.
+        selection: the builds that the lock is for.
 
     Raises:
         LockError: there is one that says otherwise; updating it is another command.
@@ -70,7 +68,7 @@ def update_lock(
     names: Iterable[str],
     settings: Settings,
     *,
-    selection: Selection | None = None,
+    selection: Selection = EVERYTHING,
 ) -> Locked:
     """Take what is here into the lock: these inputs, or all.
 
@@ -78,7 +76,7 @@ def update_lock(
         project: the directory of the project.
         names: the inputs; none: all.
         settings: what the environment and the command line say of toolkits.
-        selection: only what these builds use; None: all that can be made here.
+        selection: only what these builds use.
 
     Raises:
         LockError: there is no lock, or no such input.
@@ -134,7 +132,7 @@ def check_lock(
 
 
 def _collect_all(
-    project: Path, settings: Settings, selection: Selection | None
+    project: Path, settings: Settings, selection: Selection
 ) -> tuple[dict[str, dict[str, Any]], bool]:
     """Return the inputs of the chosen variants, and whether these are all that the project uses."""
     build = read_build(project)
@@ -142,7 +140,7 @@ def _collect_all(
         build,
         read_sources(project, build),
         host=detect_host(settings),
-        selection=selection or Selection(),
+        selection=selection,
     )
     if not made.variants:
         lines = "".join(f"\n  {each}" for each in made.skipped)
@@ -151,6 +149,5 @@ def _collect_all(
         )
     # Who names toolkits or a processor speaks of these alone; else each build may choose its own.
     stated = bool(settings.cuda_versions) or settings.cpu is not None
-    narrow = selection is not None and (selection.backends or selection.variants)
     found = collect_inputs(made.variants, settings, every_toolkit=not stated)
-    return found, not (made.skipped or stated or narrow)
+    return found, not (made.skipped or stated or selection.names_some)

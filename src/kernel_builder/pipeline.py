@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from kernel_builder.config.read import read_build
@@ -13,7 +14,7 @@ from kernel_builder.errors import StorageError, ToolchainUnavailableError
 from kernel_builder.job import Job
 from kernel_builder.locking import check_lock
 from kernel_builder.plan import plan
-from kernel_builder.planned import Selection, SkippedBackend
+from kernel_builder.planned import EVERYTHING, Selection, SkippedBackend
 from kernel_builder.progress import Reporter, SilentReporter
 from kernel_builder.provenance import describe_origin
 from kernel_builder.report import Outcome, Report, VariantReport
@@ -27,7 +28,7 @@ from kernel_spec.metadata import Provenance
 def build_project(
     project: Path,
     *,
-    selection: Selection | None = None,
+    selection: Selection = EVERYTHING,
     jobs: int | None = None,
     force: bool = False,
     locked: bool = False,
@@ -42,7 +43,7 @@ def build_project(
 
     Args:
         project: the directory that holds ``build.toml``.
-        selection: what to build; None: everything.
+        selection: what to build.
         jobs: how many compilers run at once; None: as many as CPUs and memory allow.
         force: build even what is up to date.
         locked: there must be a lock, and everything must be as it says.
@@ -62,7 +63,7 @@ def build_project(
     build = read_build(project)
     check_local_sources(build, settings)
     sources = read_sources(project, build)
-    made = plan(build, sources, host=detect_host(settings), selection=selection or Selection())
+    made = plan(build, sources, host=detect_host(settings), selection=selection)
     told = check_lock(project, made.variants, settings, strict=locked)
     provenance = provenance or describe_origin(project, sources, settings)
     reports = []
@@ -75,11 +76,12 @@ def build_project(
             provenance=provenance,
             settings=settings,
             jobs=jobs,
+            force=force,
             reporter=reporter,
         )
-        report = _build_or_fail(job, force=force)
-        wanted = selection is not None and (selection.backends or selection.variants)
-        if isinstance(report.error, ToolchainUnavailableError) and not wanted:
+        start = time.monotonic()
+        report = replace(_build_or_fail(job), seconds=time.monotonic() - start)
+        if isinstance(report.error, ToolchainUnavailableError) and not selection.names_some:
             skipped.append(SkippedBackend(backend=variant.backend, reason=str(report.error)))
             continue
         reports.append(report)
@@ -94,26 +96,19 @@ def build_project(
     )
 
 
-def _build_or_fail(job: Job, *, force: bool) -> VariantReport:
-    start = time.monotonic()
+def _build_or_fail(job: Job) -> VariantReport:
     try:
         inputs = fingerprint(job.build, job.provenance, job.settings)
-        current = None if force else _find_current(job, inputs, start)
-        return current or _build_alone(job, inputs, start, force=force)
+        return _find_current(job, inputs) or _build_alone(job, inputs)
     except KernelError as err:
-        error: KernelError = err
+        return VariantReport(variant=job.name, outcome=Outcome.FAILED, error=err)
     except OSError as err:
         error = _describe_storage(job, err)
         error.__cause__ = err
-    return VariantReport(
-        variant=job.name,
-        outcome=Outcome.FAILED,
-        seconds=time.monotonic() - start,
-        error=error,
-    )
+        return VariantReport(variant=job.name, outcome=Outcome.FAILED, error=error)
 
 
-def _build_alone(job: Job, inputs: str, start: float, *, force: bool) -> VariantReport:
+def _build_alone(job: Job, inputs: str) -> VariantReport:
     """Build a variant while no other process does, unless one has done it meanwhile."""
     # What only building needs takes longer to import than it takes to see that nothing is to do.
     from filelock import FileLock
@@ -122,8 +117,7 @@ def _build_alone(job: Job, inputs: str, start: float, *, force: bool) -> Variant
 
     job.work.mkdir(parents=True, exist_ok=True)
     with FileLock(job.work / "lock"):
-        current = None if force else _find_current(job, inputs, start)
-        return current or construct_variant(job, inputs, start)
+        return _find_current(job, inputs) or construct_variant(job, inputs)
 
 
 def _describe_storage(job: Job, err: OSError) -> StorageError:
@@ -144,18 +138,12 @@ def _describe_storage(job: Job, err: OSError) -> StorageError:
     return StorageError(f"{what}; make it readable and writable for this user, and build again")
 
 
-def _find_current(job: Job, inputs: str, start: float) -> VariantReport | None:
+def _find_current(job: Job, inputs: str) -> VariantReport | None:
     """Report a variant that is what these inputs gave, or return None."""
     record = find_record(job.work / "state.json")
-    if record is None or record.inputs != inputs or not job.target.is_dir():
+    if job.force or record is None or record.inputs != inputs or not job.target.is_dir():
         return None
     digest, size = digest_directory(job.target)
     if digest != record.digest:
         return None
-    return VariantReport(
-        variant=job.name,
-        outcome=Outcome.UP_TO_DATE,
-        seconds=time.monotonic() - start,
-        path=job.target,
-        size=size,
-    )
+    return VariantReport(variant=job.name, outcome=Outcome.UP_TO_DATE, path=job.target, size=size)

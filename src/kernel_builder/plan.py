@@ -18,7 +18,14 @@ from kernel_builder.errors import SelectionError
 from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
 from kernel_builder.plan_notes import note_project, note_variant
-from kernel_builder.planned import Host, Plan, Selection, SkippedBackend, VariantBuild
+from kernel_builder.planned import (
+    EVERYTHING,
+    Host,
+    Plan,
+    Selection,
+    SkippedBackend,
+    VariantBuild,
+)
 from kernel_builder.sources import SourceFile, SourceSet
 from kernel_builder.targets import choose_cuda
 from kernel_builder.toolchain.tvm_ffi import pinned_interface
@@ -32,7 +39,7 @@ from kernel_spec.version import MajorMinor, parse_major_minor
 
 
 def plan(
-    build: Build, sources: SourceSet, *, host: Host, selection: Selection | None = None
+    build: Build, sources: SourceSet, *, host: Host, selection: Selection = EVERYTHING
 ) -> Plan:
     """Decide which variants come out of a project, and what each is made of.
 
@@ -40,7 +47,6 @@ def plan(
         SelectionError: a backend or variant was asked for that the project does not have.
         ArchError: of the architectures of a component, none can be compiled.
     """
-    selection = selection or Selection()
     _check_backends(build, selection)
     variants: list[VariantBuild] = []
     skipped: list[SkippedBackend] = []

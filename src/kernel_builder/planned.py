@@ -60,6 +60,14 @@ class Selection:
     variants: frozenset[str] = frozenset()
     archs: tuple[str, ...] = ()
 
+    @property
+    def names_some(self) -> bool:
+        """Whether it names what to build, so that nothing of it may be passed over."""
+        return bool(self.backends or self.variants)
+
+
+EVERYTHING = Selection()
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariantBuild:

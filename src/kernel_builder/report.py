@@ -63,7 +63,7 @@ class VariantReport:
 
     variant: str
     outcome: Outcome
-    seconds: float
+    seconds: float = 0.0
     path: Path | None = None
     size: int = 0
     files: tuple[FileReport, ...] = ()

@@ -72,6 +72,11 @@ class Settings:
     local_sources: Mapping[str, Path] = field(default_factory=dict)
 
     @property
+    def for_pip(self) -> dict[str, str]:
+        """The whole environment of pip."""
+        return {**self.variables, **self.pip_variables}
+
+    @property
     def search_path(self) -> str:
         """Where programs are looked for."""
         return self.variables.get("PATH", os.defpath)

@@ -117,12 +117,11 @@ def prepare_shell(
             _choose(project, build, request.variant, stated, settings)
     installed = find_torch()
     torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
-    pip_variables = {**settings.variables, **settings.pip_variables}
     base = make_venv(
         [torch, *TOOLS, *LOADER_NEEDS, *_distributions(build), *_for_tests(request, build)],
         links=_find_loader(),
         store=settings.cache / "shells",
-        variables=pip_variables,
+        variables=settings.for_pip,
         on_begin=say,
     )
     # What one project installs in its shell is not there for another.

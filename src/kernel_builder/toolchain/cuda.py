@@ -149,10 +149,10 @@ def get_cuda(
     if settings.cuda_home is not None:
         return read_cuda(settings.cuda_home, variables=settings.variables)
     wheels = _list_wheels(settings, version)
-    variables = {**settings.variables, **settings.pip_variables}
     store = settings.cache / "toolchains"
     trees = [
-        fetch_wheels(each, store=store, variables=variables, on_fetch=on_fetch) for each in wheels
+        fetch_wheels(each, store=store, variables=settings.for_pip, on_fetch=on_fetch)
+        for each in wheels
     ]
     cuda = read_cuda(trees[0] / _ROOT, identity=_identify(wheels))
     # With one tree, this is what it has.

@@ -77,7 +77,7 @@ def get_tvm_ffi(settings: Settings) -> TvmFfiInstall:
     root = fetch_wheels(
         _choose_wheels(data, platform.machine(), _python_tag()),
         store=settings.cache / "toolchains",
-        variables={**settings.variables, **settings.pip_variables},
+        variables=settings.for_pip,
     )
     return TvmFfiInstall(root=root, release=data["version"])
 

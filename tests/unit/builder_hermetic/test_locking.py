@@ -147,16 +147,16 @@ def write_two_backends(place: Path) -> Path:
 @pytest.mark.parametrize(
     ("selection", "versions", "wanted"),
     [
-        (None, (), ({"13.0", "13.2"}, {"cpu", "cuda"}, True)),
+        (Selection(), (), ({"13.0", "13.2"}, {"cpu", "cuda"}, True)),
         (Selection(backends=frozenset({BackendKind.CPU})), (), (set(), {"cpu"}, False)),
-        (None, (MajorMinor(13, 2),), ({"13.2"}, {"cpu", "cuda"}, False)),
+        (Selection(), (MajorMinor(13, 2),), ({"13.2"}, {"cpu", "cuda"}, False)),
     ],
 )
 def test_the_options_of_a_build_choose_what_is_locked(  # noqa: PLR0917  (pytest passes them by name)
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     settings: Settings,
-    selection: Selection | None,
+    selection: Selection,
     versions: tuple[MajorMinor, ...],
     wanted: tuple[set[str], set[str], bool],
 ) -> None:

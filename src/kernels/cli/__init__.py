@@ -43,6 +43,18 @@ class _Verbs(click.Group):
         verb: click.Command = import_module(f"kernels.cli.{cmd_name.replace('-', '_')}").command
         return verb
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or name the one that was probably meant."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], VERBS, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"expected {', '.join(VERBS)}"
+            ctx.fail(f"no command {args[0]!r}; {meant}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the verbs without importing them."""
         with formatter.section("Commands"):

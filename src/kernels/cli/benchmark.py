@@ -97,8 +97,15 @@ def command(
     commit = found.commit or commit
     meta: dict[str, Any] = {"kernel": found.name, **describe_machine(chosen)}
     rows: list[Row] = []
+    passed_over: list[str] = []
     for ceiling, fresh in _measure(
-        found, chosen, only=only, ways=ways, rounds=rounds, commit=commit
+        found,
+        chosen,
+        only=only,
+        ways=ways,
+        rounds=rounds,
+        commit=commit,
+        passed_over=passed_over,
     ):
         meta["ceiling_gb_per_s"] = ceiling.bytes_per_second / 1e9
         meta["ceiling_tflops"] = {d: f / 1e12 for d, f in ceiling.flops_per_second.items()}
@@ -108,7 +115,7 @@ def command(
         if not as_json:
             _say_progress(fresh)
     if not rows:
-        _say_none(found, only)
+        _say_none(found, only, passed_over)
     shown = format_document(meta, rows) if as_json else f"{_heading(meta)}\n\n{format_table(rows)}"
     click.echo(shown)
     if plot is not None:
@@ -144,6 +151,7 @@ def _measure(
     ways: tuple[Way, ...],
     rounds: int,
     commit: str | None,
+    passed_over: list[str],
 ) -> Iterator[tuple[Ceiling, list[Row]]]:
     from kernels.bench.measure import measure_cases
     from kernels.bench.script import read_cases
@@ -156,7 +164,7 @@ def _measure(
             device=device,
             ways=ways or None,
             rounds=rounds,
-            wanted=lambda case: only is None or only in case.label,
+            wanted=lambda case: _is_wanted(case.label, only, passed_over),
         )
 
 
@@ -210,9 +218,22 @@ def _check_ways(ways: tuple[Way, ...], device: Any, plot: Path | None) -> None:
         raise click.UsageError("--plot draws cold and warm times, and --way loop has none.")
 
 
-def _say_none(found: Benchmarked, only: str | None) -> NoReturn:
+def _is_wanted(label: str, only: str | None, passed_over: list[str]) -> bool:
+    wanted = only is None or only in label
+    if not wanted:
+        passed_over.append(label)
+    return wanted
+
+
+def _say_none(found: Benchmarked, only: str | None, passed_over: list[str]) -> NoReturn:
     if only is not None:
-        raise click.UsageError(f"no case of {found.name} contains {only!r}.")
+        from difflib import get_close_matches
+
+        near = get_close_matches(only, passed_over, n=3, cutoff=0.3) or passed_over[:3]
+        others = len(set(passed_over)) - len(near)
+        such = ", ".join(near) + (f" and {others} more" if others > 0 else "")
+        there = f"; there are {such}" if near else ""
+        raise click.UsageError(f"no case of {found.name} contains {only!r}{there}.")
     places = ", ".join(script.name for script in found.scripts)
     raise BenchmarkError(places, "cases(kernel, device) yields nothing for this device")
 

@@ -82,6 +82,16 @@ def test_a_verb_that_there_is_not(call, name):
     assert "upgrade-everything" in err.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "verb", "meant"),
+    [("kernels", "doctr", "doctor"), ("kernel-builder", "buidl", "build")],
+)
+def test_a_verb_that_was_probably_meant_is_named(call, name, verb, meant):
+    code, _, err = call(name, verb)
+    assert code == 2
+    assert err.splitlines()[0] == f"error: no command {verb!r}; did you mean {meant}?"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_debug_is_taken_before_a_verb_and_after_it_but_not_after_two_dashes(call, name, tmp_path):
     assert call(name, "--debug", "--version")[0] == 0

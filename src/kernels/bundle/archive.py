@@ -31,6 +31,7 @@ from kernel_spec.names import RepoId, commit_fault, parse_repo_id, path_fault, r
 from kernel_spec.wire import TreeFile
 
 MANIFEST_NAME = "bundle.json"
+_UNFINISHED = ".bundle"
 FORMAT = 1
 MOST_MEMBERS = 200_000
 DOCUMENT_BYTES = 64 << 20
@@ -114,34 +115,32 @@ def format_manifest(kernels: Sequence[Packed]) -> bytes:
 def write_archive(target: Path, root: Path, kernels: Sequence[Packed]) -> None:
     """Write the directory hub at ``root`` as a bundle; the file appears whole.
 
+    Args:
+        target: the file.
+        root: the hub, in a folder of one's own on the file system of the target.
+        kernels: what it holds.
+
     Raises:
         OSError: it cannot be written.
     """
-    import tempfile
-
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with (
-            naming(target),
-            os.fdopen(handle, "wb") as stream,
-            tarfile.open(fileobj=stream, mode="w:", format=tarfile.PAX_FORMAT) as tar,
-        ):
-            manifest = format_manifest(kernels)
-            tar.addfile(_entry(MANIFEST_NAME, len(manifest)), io.BytesIO(manifest))
-            for member in _hub_files(kernels, root):
-                place = root / member
-                with place.open("rb") as source:
-                    status = os.fstat(source.fileno())
-                    entry = _entry(member, status.st_size, executable=bool(status.st_mode & 0o100))
-                    tar.addfile(entry, source)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    temporary = root / _UNFINISHED
+    with (
+        naming(target),
+        temporary.open("wb") as stream,
+        tarfile.open(fileobj=stream, mode="w:", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        manifest = format_manifest(kernels)
+        tar.addfile(_entry(MANIFEST_NAME, len(manifest)), io.BytesIO(manifest))
+        for member in _hub_files(kernels, root):
+            place = root / member
+            with place.open("rb") as source:
+                status = os.fstat(source.fileno())
+                entry = _entry(member, status.st_size, executable=bool(status.st_mode & 0o100))
+                tar.addfile(entry, source)
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    temporary.chmod(0o644)
+    temporary.replace(target)
 
 
 def _hub_files(kernels: Sequence[Packed], root: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from kernel_spec.lock import LockedKernel
 from kernel_spec.metadata import parse_metadata
 from kernel_spec.system import System
 from kernels.bundle.archive import Packed, write_archive
+from kernels.bundle.scratch import scratch_folder
 from kernels.errors import BundleError, describe_decisions
 from kernels.fetch import fetch_metadata
 from kernels.fit import Judge
@@ -80,8 +80,8 @@ def create(
     if faults:
         raise BundleError("\n".join(dict.fromkeys(map(str, faults))))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        hub = DirectoryHub(Path(folder))
+    with scratch_folder(target.parent, f".{target.name}.") as folder:
+        hub = DirectoryHub(folder)
         packed = tuple(_publish(hub, one, settings) for one in picked.values())
         write_archive(target, hub.root, packed)
     return packed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from kernel_spec.errors import IntegrityError
 from kernel_spec.names import RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
 from kernels.bundle.archive import Bundle, Packed, read_member, snapshot_path, verify_files
+from kernels.bundle.scratch import scratch_folder
 from kernels.errors import BundleError
 from kernels.fetch import Wanted
 from kernels.hub import Origin
@@ -152,9 +152,9 @@ def install_into_hub(bundle: Bundle, root: Path) -> list[tuple[Packed, str]]:
     root.mkdir(parents=True, exist_ok=True)
     hub = DirectoryHub(root)
     done = []
-    with tempfile.TemporaryDirectory(prefix=".bundle-", dir=root) as folder:
+    with scratch_folder(root, ".bundle-") as folder:
         for index, kernel in enumerate(bundle.kernels):
-            place = Path(folder) / str(index)
+            place = folder / str(index)
             files = dict(_extract(bundle, kernel, place))
             known = {}
             if directory.has_repository(hub, kernel.repo):

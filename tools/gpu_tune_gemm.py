@@ -4,8 +4,8 @@
     python tools/gpu_tune_gemm.py fit [FILE]                                anywhere, with numpy
 
 FILE is docs/kernels/gemm.json; `time` adds to its `every tile`, `fit` reads that. `fit` prints the
-table, and how much slower than the fastest tile the picks are: by the fit, and for each shape by a
-fit to all the others. The estimate is the one of `tile_table.h`.
+table, and how much slower than the fastest tile the picks are where all tiles were timed: by the fit,
+and for each shape by a fit to all the others. The estimate is the one of `tile_table.h`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TABLE = ROOT / "kernels-community/gemm/csrc/cuda/tile_table.h"
 FILE = ROOT / "docs/kernels/gemm.json"
 PROCESSORS = 132
 BYTES_PER_MICROSECOND = 10.0e6  # kCacheBytesPerMicrosecond
+OUTSIDE = 1.08  # kOutside
 ROWS = (8, 32, 64, 100, 128, 192, 256, 384, 512, 640, 768, 1024, 1536, 2048, 4096)
 COLUMNS_AND_K = (
     *((1536, 7168), (4608, 7168), (7168, 2304), (4096, 4096)),
@@ -92,7 +93,9 @@ def weigh(tile: Tile, shape: Shape) -> tuple[list[float], float]:
     loaded = min(tile.rows, ceil(m, 8) * 8) + tile.columns
     sums = together if tile.splits > 1 else 1
     part = loaded / (tile.rows + tile.columns)
-    weights = [rounds * steps * (1 - full), rounds * steps * full * part, rounds * sums, 1.0]
+    height = tile.rows * tile.along_m
+    counted = rounds * steps * (OUTSIDE if rounds == 1 and m > height and m % height else 1)
+    weights = [counted * (1 - full), counted * full * part, rounds * sums, 1.0]
     return weights, blocks * steps * 128 * loaded / BYTES_PER_MICROSECOND
 
 
@@ -120,7 +123,10 @@ def solve(rows: list[list[float]], wanted: list[float]) -> list[float]:
 
 
 def fit_tile(tile: Tile, data: list[tuple[Shape, Times]]) -> list[float]:
-    """Fit one tile's costs. A time counts less the further it is from the fastest tile's."""
+    """Fit one tile's costs, as round as the table has them.
+
+    A time counts less the further it is from the fastest tile's.
+    """
     cost: list[float] | None = None
     for _ in range(3):
         rows, wanted = [], []
@@ -136,14 +142,13 @@ def fit_tile(tile: Tile, data: list[tuple[Shape, Times]]) -> list[float]:
             wanted.append(time * importance)
         cost = solve(rows, wanted)
     assert cost is not None
-    return cost
+    return [round(value, digits) for value, digits in zip(cost, (3, 3, 2, 1), strict=True)]
 
 
 def find_loss(tiles: list[Tile], costs: list[list[float]], shape: Shape, times: Times) -> float:
     """How much longer the pick takes than the fastest: 0.1 is 10 %."""
-    timed = [(t, c) for t, c in zip(tiles, costs, strict=True) if t.words in times]
-    pick, _ = min(timed, key=lambda each: estimate(*each, shape))
-    return times[pick.words] / min(times.values()) - 1
+    pick, _ = min(zip(tiles, costs, strict=True), key=lambda each: estimate(*each, shape))
+    return times[pick.words] / min(times[tile.words] for tile in tiles) - 1
 
 
 def describe(name: str, losses: list[float]) -> str:
@@ -162,20 +167,19 @@ def read_times(path: Path) -> list[tuple[Shape, Times]]:
 
 def fit(path: Path) -> None:
     data = read_times(path)
-    words = sorted({word for _, times in data for word in times})
-    tiles = [parse_tile(word) for word in words]
+    tiles = read_tiles()
+    whole = [point for point in data if all(tile.words in point[1] for tile in tiles)]
+    if not whole:
+        sys.exit(f"{path} has no shape with times of all tiles that are compiled now")
     costs = [fit_tile(tile, data) for tile in tiles]
-    fitted = dict(zip(words, costs, strict=True))
-    for tile in read_tiles():
-        cost = fitted.get(tile.words)
-        text = "not timed" if cost is None else "{{{:.3f}, {:.3f}, {:.2f}, {:.1f}}},".format(*cost)
-        print(f"    {text}  // {tile.words}")
-    print(describe("fit", [find_loss(tiles, costs, *point) for point in data]))
+    for tile, cost in zip(tiles, costs, strict=True):
+        print("    {{{:.3f}, {:.3f}, {:.2f}, {:.1f}}},".format(*cost), f" // {tile.words}")
+    print(describe("fit", [find_loss(tiles, costs, *point) for point in whole]))
     others = []
-    for at, point in enumerate(data):
-        rest = data[:at] + data[at + 1 :]
+    for shape, times in whole:
+        rest = [point for point in data if point[0] != shape]
         left_out = [fit_tile(tile, rest) for tile in tiles]
-        others.append(find_loss(tiles, left_out, *point))
+        others.append(find_loss(tiles, left_out, shape, times))
     print(describe("each shape by a fit to the others", others))
 
 

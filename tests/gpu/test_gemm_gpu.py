@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 PROJECT = Path(__file__).resolve().parents[2] / "kernels-community" / "gemm"
 REPO_ID = "kernels-community/gemm"
 TILES = 14
+UNSPLIT = 0  # a tile that sums all of K in one order
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a GPU of capability 9.0", allow_module_level=True)
@@ -151,7 +152,7 @@ def turn(matrix: torch.Tensor, gap: int = 0) -> torch.Tensor:
     "shape",
     [
         (1, 8, 128),
-        (130, 264, 384),
+        (130, 264, 640),
         (1024, 1536, 2048),
         (2000, 1008, 640),
         (2001, 1000, 640),
@@ -168,6 +169,62 @@ def test_operands_that_lie_the_other_way(
     other_b = b.t() if which == "a" else turn(b, gap)
     for _ in range(3):
         assert torch.equal(gemm.gemm(other_a, other_b, a_scale.t(), b_scale.t()), expected)
+
+
+# With K up to 256 one kernel may turn both operands by itself. A block has one tile, many in one
+# strip, or several strips; rows and columns end within a tile.
+@pytest.mark.parametrize("gap", [0, 16, 3], ids=["dense", "gap", "copied"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 8, 128),
+        (130, 264, 256),
+        (896, 7168, 256),
+        (1024, 7168, 256),
+        (2000, 1008, 256),
+        (16, 16_384, 256),
+        (20_000, 520, 128),
+        (6144, 7168, 128),
+    ],
+    ids=str,
+)
+def test_a_short_k_is_turned_within_the_product(
+    gemm: ModuleType, shape: tuple[int, int, int], gap: int
+) -> None:
+    a, b, a_scale, b_scale = draw(*shape, widest=6.0)
+    expected = torch.empty(shape[:2], dtype=torch.bfloat16, device="cuda")
+    gemm.ops.gemm_out(expected, a, b, a_scale, b_scale, True, UNSPLIT)
+    padding = -shape[0] % 16 + gap, -shape[1] % 16 + gap
+    turned = turn(a, padding[0]), turn(b, padding[1])
+    tile = UNSPLIT if gap == 3 else -1
+    guarded = torch.full((shape[0] + 2, shape[1]), 7.0, dtype=torch.bfloat16, device="cuda")
+    c = guarded[1:-1]
+    for _ in range(3):
+        c.fill_(float("nan"))
+        gemm.ops.gemm_out(c, *turned, a_scale.t(), b_scale.t(), False, tile)
+        assert torch.equal(c, expected)
+    assert (guarded[0] == 7).all()
+    assert (guarded[-1] == 7).all()
+    assert_close(gemm, c[:3000], (a[:3000], b, a_scale[:3000], b_scale))
+
+
+@pytest.mark.parametrize("k", [128, 256])
+def test_turned_within_the_product_beside_other_kernels(gemm: ModuleType, k: int) -> None:
+    """It may start before its predecessor ends, and its successor before it does."""
+    a, b, a_scale, b_scale = draw(1024, 4096, k)
+    sources = turn(a), turn(a.flip(0))
+    b = turn(b)
+    expected = [gemm.gemm(each, b, a_scale.t(), b_scale.t()).clone() for each in sources]
+    room = torch.empty_like(sources[0])
+    c = torch.empty(1024, 4096, dtype=torch.bfloat16, device="cuda")
+    for _ in range(30):
+        for source, result in zip(sources, expected, strict=True):
+            room.copy_(source)
+            gemm.gemm(room, b, a_scale.t(), b_scale.t(), c)
+            copied = c.clone()
+            gemm.gemm(sources[1], b, a_scale.t(), b_scale.t(), c)
+            c.zero_()
+            assert torch.equal(copied, result)
 
 
 @pytest.mark.parametrize("shape", PLANNED[1:6], ids=str)

@@ -30,25 +30,26 @@ PROGRAM = r"""
 #include "tile_table.h"
 using namespace gemm::cuda;
 
-int cover(const TileFacts& tile, const Sizes& sizes) {
-  const Raster raster = choose_raster(tile, sizes, 132);
+int cover(const Raster& raster, int64_t unit_rows, int64_t unit_columns, const Sizes& sizes) {
   std::vector<int> seen(raster.m_units * raster.n_units);
   for (int i = 0; i < raster.m_units * raster.n_units; ++i) {
     const Unit unit = find_unit(raster, i);
     if (unit.m < 0 || unit.m >= raster.m_units || unit.n < 0 || unit.n >= raster.n_units) return 1;
     if (seen[unit.m * raster.n_units + unit.n]++) return 2;
   }
-  const int64_t rows = static_cast<int64_t>(raster.m_units) * tile.rows * tile.along_m;
-  const int64_t columns = static_cast<int64_t>(raster.n_units) * tile.columns * tile.along_n;
-  return rows < sizes.m || columns < sizes.n;
+  return raster.m_units * unit_rows < sizes.m || raster.n_units * unit_columns < sizes.n;
 }
 
 int main(int count, char** words) {
   for (int i = 1; i + 2 < count; i += 3) {
     const Sizes sizes{atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]) / 128};
     for (const TileFacts& tile : kTiles) {
-      if (const int fault = cover(tile, sizes)) return fault;
+      const Raster raster = choose_raster(tile, sizes, 132);
+      const int rows = tile.rows * tile.along_m, columns = tile.columns * tile.along_n;
+      if (const int fault = cover(raster, rows, columns, sizes)) return fault;
     }
+    const Raster strips = choose_strips(sizes.m, sizes.n, 132);
+    if (const int fault = cover(strips, 128, 128, sizes)) return fault;
     const Plan plan = choose_plan(sizes, 132);
     const TileFacts& tile = kTiles[plan.tile];
     if (plan.split < 1 || plan.split > sizes.m) return 3;
@@ -76,6 +77,22 @@ int main(int count, char** words) {
   for (const TileFacts& tile : kTiles) {
     const auto& [step_alone, step, end, launch] = tile.cost;
     std::printf("%g %g %g %g ", step_alone, step, end, launch);
+  }
+}
+"""
+
+
+# Says of each product whether its kernel turns operands that lie the other way.
+TURNS = r"""
+#include <cstdio>
+#include <cstdlib>
+#include "tile_table.h"
+using namespace gemm::cuda;
+
+int main(int count, char** words) {
+  for (int i = 1; i + 2 < count; i += 3) {
+    const Sizes sizes{atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]) / 128};
+    std::puts(turns_within(sizes, 132) ? "within" : "before");
   }
 }
 """
@@ -130,6 +147,15 @@ def test_a_few_hundred_rows_divide_k_once(tmp_path: Path) -> None:
         assert (rows, splits, split) == (128, 2, m)
 
 
+def test_operands_are_turned_within_the_product_where_k_is_short_and_tiles_are_few(
+    tmp_path: Path,
+) -> None:
+    within = [(64, 7168, 256), (1024, 7168, 256), (4096, 4096, 256), (8192, 8192, 128)]
+    before = [(6144, 7168, 256), (1024, 1024, 384), (4096, 4096, 4096)]
+    said = ask(TURNS, tmp_path, within + before)
+    assert said == ["within"] * len(within) + ["before"] * len(before)
+
+
 def test_a_poorly_filled_last_round_is_cut_in_another_way(tmp_path: Path) -> None:
     ((_tile, _rows, _splits, split, m),) = plan(tmp_path, [(5000, 5000, 5120)])
     assert 0 < split < m
@@ -150,8 +176,7 @@ def test_the_estimate_is_the_one_that_is_fitted_and_the_costs_are_its(tmp_path: 
     timed = {word for _, times in data for word in times}
     for tile, cost in zip(tiles, costs, strict=True):
         if tile.words in timed:
-            step_alone, step, end, launch = gpu_tune_gemm.fit_tile(tile, data)
-            fitted = [round(step_alone, 3), round(step, 3), round(end, 2), round(launch, 1)]
+            fitted = gpu_tune_gemm.fit_tile(tile, data)
             assert cost == pytest.approx(fitted, abs=1e-9), tile.words
 
 

@@ -15,6 +15,7 @@
 #include "../product.h"
 #include "repack.h"
 #include "sm90_gemm.h"
+#include "sm90_turning.h"
 #include "tensor_map.h"
 #include "tile_table.h"
 
@@ -24,14 +25,25 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr int kAlignment = 16;  // of data and rows, for the copy engine
 
+// Kernels have numbers: those of the tiles, and then the one that turns its operands.
+constexpr int kTurning = Compiled::kCount;
+constexpr int kKernels = Compiled::kCount + 1;
+constexpr TileFacts kTurningFacts = facts_of<TurningTile>(Cost{});
+
 template <class... Tiles>
-std::array<const void*, sizeof...(Tiles)> list_kernels(TileList<Tiles...>) {
-  return {reinterpret_cast<const void*>(&gemm_kernel<Tiles>)...};
+std::array<const void*, kKernels> list_kernels(TileList<Tiles...>) {
+  return {
+      reinterpret_cast<const void*>(&gemm_kernel<Tiles>)...,
+      reinterpret_cast<const void*>(&turning_kernel)};
 }
 
-const void* kernel_of(int tile) {
+const void* kernel_of(int number) {
   static const auto kernels = list_kernels(Compiled{});
-  return kernels[tile];
+  return kernels[number];
+}
+
+const TileFacts& tile_of(int number) {
+  return number == kTurning ? kTurningFacts : kTiles[number];
 }
 
 int get_attribute(cudaDeviceAttr attribute, int device) {
@@ -74,20 +86,20 @@ struct Launch {
   Launch& operator=(const Launch&) = delete;
 };
 
-// How many clusters of a tile run at once. Asking also readies the kernel on the device.
-int count_resident(int tile, int device, int processors) {
-  static std::atomic<int> known[kMostDevices][Compiled::kCount];
-  std::atomic<int>& count = known[device][tile];
+// How many clusters of a kernel run at once. Asking also readies the kernel on the device.
+int count_resident(int number, int device, int processors) {
+  static std::atomic<int> known[kMostDevices][kKernels];
+  std::atomic<int>& count = known[device][number];
   if (const int found = count) return found;
-  const TileFacts& facts = kTiles[tile];
+  const TileFacts& tile = tile_of(number);
   STD_CUDA_CHECK(cudaFuncSetAttribute(
-      kernel_of(tile), cudaFuncAttributeMaxDynamicSharedMemorySize, facts.bytes));
-  int resident = processors * facts.blocks_per_sm;
-  if (facts.cluster() > 1) {
-    const Launch launch(facts, 1, nullptr);
-    STD_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel_of(tile), &launch.config));
+      kernel_of(number), cudaFuncAttributeMaxDynamicSharedMemorySize, tile.bytes));
+  int resident = processors * tile.blocks_per_sm;
+  if (tile.cluster() > 1) {
+    const Launch launch(tile, 1, nullptr);
+    STD_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&resident, kernel_of(number), &launch.config));
   }
-  STD_TORCH_CHECK(resident > 0, "the GPU cannot hold tile ", tile);
+  STD_TORCH_CHECK(resident > 0, "the GPU cannot hold tile ", number);
   return count = resident;
 }
 
@@ -100,6 +112,12 @@ bool is_aligned(const void* data, int64_t row_stride, int64_t element_size) {
 bool is_native(const View& view, int64_t rows, int64_t k) {
   if (rows == 1) return view.k_stride == 1 && is_aligned(view.data, 0, 1);
   return view.k_stride == 1 && view.row_stride >= k && is_aligned(view.data, view.row_stride, 1);
+}
+
+// Whether it can read an operand whose rows lie side by side, K after K.
+bool is_turned(const View& view, int64_t rows) {
+  return view.row_stride == 1 && rows > 1 && view.k_stride >= rows &&
+         is_aligned(view.data, view.k_stride, 1);
 }
 
 // Holds copies of operands until the launch is queued; the allocator keeps them for the stream.
@@ -135,6 +153,12 @@ Matrix operand(const View& view, int64_t rows, int64_t k, int box_rows) {
       CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_128B};
 }
 
+Matrix turned_operand(const View& view, int64_t rows, int64_t k, int box_columns) {
+  return {
+      view.data, k, rows, view.k_stride, static_cast<int>(kBlockK), box_columns,
+      CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_128B};
+}
+
 // The rows of an operand that one load brings. The copy engine is slow outside of a matrix, so a
 // tile that is higher than the matrix loads only what there is; the rest of C is never stored.
 int fit_box(int load_rows, int tile_rows, int64_t rows) {
@@ -148,8 +172,7 @@ struct Result {
   int64_t row_stride;
 };
 
-Problem describe_problem(
-    const Product& product, const Result& c, const TileFacts& tile, int processors) {
+Problem describe_problem(const Product& product, const Result& c, const Raster& raster) {
   Problem problem{};
   problem.a_scale = static_cast<const float*>(product.a_scale.data);
   problem.b_scale = static_cast<const float*>(product.b_scale.data);
@@ -162,7 +185,7 @@ Problem describe_problem(
   problem.m = static_cast<int>(product.m);
   problem.n = static_cast<int>(product.n);
   problem.k_blocks = static_cast<int>(product.k_blocks());
-  problem.raster = choose_raster(tile, {product.m, product.n, product.k_blocks()}, processors);
+  problem.raster = raster;
   return problem;
 }
 
@@ -173,27 +196,47 @@ struct Queue {
   cudaStream_t stream;
 };
 
+// Launches a kernel for `units` of work on operands that are described as it loads them.
 void launch(
+    int number, int units, const Matrix& a, const Matrix& b, const Result& c, Problem& problem,
+    const Queue& queue) {
+  const TileFacts& tile = tile_of(number);
+  CUtensorMap a_map = describe_matrix(a);
+  CUtensorMap b_map = describe_matrix(b);
+  CUtensorMap c_map = describe_matrix(
+      {c.data, problem.m, problem.n, c.row_stride, 16, tile.piece_columns,
+       CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+       tile.piece_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE});
+  const int resident = count_resident(number, queue.device, queue.processors);
+  const Launch launch(tile, tile.splits > 1 ? units : std::min(units, resident), queue.stream);
+  void* arguments[] = {&a_map, &b_map, &c_map, &problem};
+  STD_CUDA_CHECK(cudaLaunchKernelExC(&launch.config, kernel_of(number), arguments));
+}
+
+void launch_tile(
     const Product& product, const Result& c, int index, bool waits_late, const Queue& queue) {
   const TileFacts& tile = kTiles[index];
-  Problem problem = describe_problem(product, c, tile, queue.processors);
+  const Sizes sizes = {product.m, product.n, product.k_blocks()};
+  Problem problem = describe_problem(product, c, choose_raster(tile, sizes, queue.processors));
   problem.waits_late = waits_late;
   const int box_a = fit_box(tile.load_rows_a, tile.rows, product.m);
   const int box_b = fit_box(tile.load_rows_b, tile.columns, product.n);
   problem.stage_bytes =
       (box_a * (tile.rows / tile.load_rows_a) + box_b * (tile.columns / tile.load_rows_b)) *
       kBlockK;
-  CUtensorMap a_map = describe_matrix(operand(product.a, product.m, product.k, box_a));
-  CUtensorMap b_map = describe_matrix(operand(product.b, product.n, product.k, box_b));
-  CUtensorMap c_map = describe_matrix(
-      {c.data, product.m, product.n, c.row_stride, 16, tile.piece_columns,
-       CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-       tile.piece_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE});
-  const int units = problem.raster.m_units * problem.raster.n_units;
-  const int resident = count_resident(index, queue.device, queue.processors);
-  const Launch launch(tile, tile.splits > 1 ? units : std::min(units, resident), queue.stream);
-  void* arguments[] = {&a_map, &b_map, &c_map, &problem};
-  STD_CUDA_CHECK(cudaLaunchKernelExC(&launch.config, kernel_of(index), arguments));
+  launch(
+      index, problem.raster.m_units * problem.raster.n_units,
+      operand(product.a, product.m, product.k, box_a),
+      operand(product.b, product.n, product.k, box_b), c, problem, queue);
+}
+
+void launch_turning(const Product& product, const Result& c, const Queue& queue) {
+  const Raster strips = choose_strips(product.m, product.n, queue.processors);
+  Problem problem = describe_problem(product, c, strips);
+  launch(
+      kTurning, count_strips(strips),
+      turned_operand(product.a, product.m, product.k, TurningTile::kRows),
+      turned_operand(product.b, product.n, product.k, TurningTile::kColumns), c, problem, queue);
 }
 
 // The rows of a product before `split`, or from it on.
@@ -223,11 +266,17 @@ Plan find_plan(const Sizes& sizes, int processors) {
 }
 
 void launch_plan(const Product& product, const Result& c, const Plan& plan, const Queue& queue) {
-  launch(take_rows(product, 0, plan.split), c, plan.tile, false, queue);
+  launch_tile(take_rows(product, 0, plan.split), c, plan.tile, false, queue);
   if (plan.split == product.m) return;
   const Result rest = {c.data + plan.split * c.row_stride, c.row_stride};
   // It shares nothing with the first launch but the stream, so it starts beside it.
-  launch(take_rows(product, plan.split, product.m), rest, plan.tail_tile, true, queue);
+  launch_tile(take_rows(product, plan.split, product.m), rest, plan.tail_tile, true, queue);
+}
+
+// Whether the kernel that turns its operands serves a product.
+bool is_turning(const Product& product, int processors) {
+  return is_turned(product.a, product.m) && is_turned(product.b, product.n) &&
+         turns_within({product.m, product.n, product.k_blocks()}, processors);
 }
 
 }  // namespace
@@ -257,14 +306,18 @@ void multiply_into(
       is_aligned(c.const_data_ptr(), product.m == 1 ? 0 : c.stride(0), 2);
   const Tensor target = direct ? c : make_result(a, b, nt);
   const Queue queue = {device, count_processors(device), stream};
-  const Repacked copies = repack_operands(product, a, stream);
-  const Plan plan =
-      tile >= 0 ? Plan{static_cast<int>(tile), product.m, 0, 0.0}
-                : find_plan({product.m, product.n, product.k_blocks()}, queue.processors);
   const Result result = {
       static_cast<__nv_bfloat16*>(target.mutable_data_ptr()),
       product.m == 1 ? product.n : target.stride(0)};
-  launch_plan(product, result, plan, queue);
+  if (tile < 0 && is_turning(product, queue.processors)) {
+    launch_turning(product, result, queue);
+  } else {
+    const Repacked copies = repack_operands(product, a, stream);
+    const Plan plan =
+        tile >= 0 ? Plan{static_cast<int>(tile), product.m, 0, 0.0}
+                  : find_plan({product.m, product.n, product.k_blocks()}, queue.processors);
+    launch_plan(product, result, plan, queue);
+  }
   if (!direct) torch::stable::copy_(c, target);
 }
 

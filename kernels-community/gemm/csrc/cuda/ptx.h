@@ -166,6 +166,14 @@ __device__ __forceinline__ void store_matrices(
       : "memory");
 }
 
+// Four 8 x 8 matrices of pairs of bytes, turned; lane 8 i + j says where row j of the i-th begins.
+__device__ __forceinline__ void load_matrices_turned(uint32_t (&pairs)[4], uint32_t from) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+      : "r"(from)
+      : "memory");
+}
 
 __device__ __forceinline__ float load_float(uint32_t from) {
   float value;

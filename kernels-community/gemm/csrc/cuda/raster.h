@@ -25,4 +25,9 @@ constexpr Unit find_unit(const Raster& raster, int index) {
   return {first + within % height, within / height};
 }
 
+// The same cut into strips instead, one place wide and `band` places high.
+constexpr int count_strips(const Raster& raster) {
+  return (raster.m_units + raster.band - 1) / raster.band * raster.n_units;
+}
+
 }  // namespace gemm::cuda

@@ -144,37 +144,43 @@ __device__ __forceinline__ void load_operands(
   }
 }
 
-// One warp copies the scales of every stage, with any strides.
+// Copies the scales of every stage of one tile, with any strides, by one warp.
+template <class Tile>
+__device__ __forceinline__ void load_tile_scales(
+    Ring<Tile::kStages>& ring, const Problem& problem, const Block<Tile>& block,
+    const Place& place) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = place.m_block * Tile::kRows + lane;
+  const int column = place.n_block * Tile::kColumns + lane * Tile::kScaleColumns;
+  const bool has_b = lane < Tile::kScalesB && column < problem.n;
+  const float* a = problem.a_scale + row * problem.a_scale_m_stride;
+  const float* b = problem.b_scale + (has_b ? column / 128 : 0) * problem.b_scale_n_stride;
+  a += block.k_begin * problem.a_scale_k_stride;
+  b += block.k_begin * problem.b_scale_k_stride;
+  for (int k = block.k_begin; k < block.k_end; ++k) {
+    ptx::wait(block.empty(ring.stage), ring.parity ^ 1);
+    const uint32_t to = block.scales(ring.stage) + lane * 4;
+#pragma unroll
+    for (int i = 0; i < Tile::kRows; i += 32) {
+      const bool inside = row + i < problem.m;
+      ptx::copy_float(
+          to + i * 4, inside ? a + i * problem.a_scale_m_stride : problem.a_scale, inside);
+    }
+    if (lane < Tile::kScalesB) {
+      ptx::copy_float(to + Tile::kRows * 4, b, has_b);
+    }
+    ptx::arrive_after_copies(block.full(ring.stage));
+    a += problem.a_scale_k_stride;
+    b += problem.b_scale_k_stride;
+    ring.advance();
+  }
+}
+
 template <class Tile>
 __device__ __forceinline__ void load_scales(const Problem& problem, const Block<Tile>& block) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
   Ring<Tile::kStages> ring;
   for (int unit = block.first_unit; unit < block.units; unit += block.unit_step) {
-    const Place place = locate<Tile>(problem, unit, block.sharer);
-    const int row = place.m_block * Tile::kRows + lane;
-    const int column = place.n_block * Tile::kColumns + lane * Tile::kScaleColumns;
-    const bool has_b = lane < Tile::kScalesB && column < problem.n;
-    const float* a = problem.a_scale + row * problem.a_scale_m_stride;
-    const float* b = problem.b_scale + (has_b ? column / 128 : 0) * problem.b_scale_n_stride;
-    a += block.k_begin * problem.a_scale_k_stride;
-    b += block.k_begin * problem.b_scale_k_stride;
-    for (int k = block.k_begin; k < block.k_end; ++k) {
-      ptx::wait(block.empty(ring.stage), ring.parity ^ 1);
-      const uint32_t to = block.scales(ring.stage) + lane * 4;
-#pragma unroll
-      for (int i = 0; i < Tile::kRows; i += 32) {
-        const bool inside = row + i < problem.m;
-        ptx::copy_float(
-            to + i * 4, inside ? a + i * problem.a_scale_m_stride : problem.a_scale, inside);
-      }
-      if (lane < Tile::kScalesB) {
-        ptx::copy_float(to + Tile::kRows * 4, b, has_b);
-      }
-      ptx::arrive_after_copies(block.full(ring.stage));
-      a += problem.a_scale_k_stride;
-      b += problem.b_scale_k_stride;
-      ring.advance();
-    }
+    load_tile_scales(ring, problem, block, locate<Tile>(problem, unit, block.sharer));
   }
 }
 
@@ -213,10 +219,10 @@ __device__ __forceinline__ Scales<Tile> read_scales(uint32_t scales, int group) 
 // Queues the multiplication of one step, for 64 rows and `columns` columns from `first_column`.
 template <class Tile, int columns>
 __device__ __forceinline__ void queue_step(
-    float (&block_sums)[columns / 2], const Block<Tile>& block, int stage, int row,
+    float (&block_sums)[columns / 2], const Block<Tile>& block, int stage_a, int stage_b, int row,
     int first_column) {
-  const uint64_t a = describe_tile(block.a(stage) + row * kBlockK);
-  const uint64_t b = describe_tile(block.b(stage) + first_column * kBlockK);
+  const uint64_t a = describe_tile(block.a(stage_a) + row * kBlockK);
+  const uint64_t b = describe_tile(block.b(stage_b) + first_column * kBlockK);
   begin_multiplying();
 #pragma unroll
   for (int i = 0; i < kBlockK / kInstructionK; ++i) {
@@ -283,7 +289,8 @@ __device__ __forceinline__ void multiply_tile(
     for (int wave = 0; wave < Tile::kWaves; ++wave) {
       float block_sums[Tile::kColumns / 2];
       const int row = (group * Tile::kWaves + wave) * 64;
-      queue_step<Tile, Tile::kColumns>(block_sums, block, ring.stage, row, 0);
+      const int stage_b = Tile::kKeepsB ? k : ring.stage;
+      queue_step<Tile, Tile::kColumns>(block_sums, block, ring.stage, stage_b, row, 0);
       wait_for_sums<0>();
       if (wave == Tile::kWaves - 1) release_stage(block, ring.stage);
       add_scaled<Tile, Tile::kColumns>(sums.values[wave], block_sums, scales, wave, 0);
@@ -305,25 +312,25 @@ __device__ __forceinline__ void multiply_steps_in_parts(
   float right[kRight / 2];
   ptx::wait(block.full(ring.stage), ring.parity);
   Scales<Tile> scales = read_scales<Tile>(block.scales(ring.stage), group);
-  queue_step<Tile, kLeft>(left, block, ring.stage, row, 0);
+  queue_step<Tile, kLeft>(left, block, ring.stage, ring.stage, row, 0);
 #pragma unroll
   for (int step = 0; step < steps; ++step) {
     const int stage = ring.stage;
     const Scales<Tile> now = scales;
 #pragma unroll
     for (int column = 0; column < Tile::kColumns; column += Tile::kPairColumns) {
-      queue_step<Tile, kRight>(right, block, stage, row, column + kLeft);
+      queue_step<Tile, kRight>(right, block, stage, stage, row, column + kLeft);
       wait_for_sums<1>();
       add_scaled<Tile, kLeft>(sums.values[0], left, now, 0, column);
       const bool ends = column + Tile::kPairColumns == Tile::kColumns;
       if (!ends) {
-        queue_step<Tile, kLeft>(left, block, stage, row, column + Tile::kPairColumns);
+        queue_step<Tile, kLeft>(left, block, stage, stage, row, column + Tile::kPairColumns);
         wait_for_sums<1>();
       } else if (step < steps - 1) {
         ring.advance();
         ptx::wait(block.full(ring.stage), ring.parity);
         scales = read_scales<Tile>(block.scales(ring.stage), group);
-        queue_step<Tile, kLeft>(left, block, ring.stage, row, 0);
+        queue_step<Tile, kLeft>(left, block, ring.stage, ring.stage, row, 0);
         wait_for_sums<1>();
       } else {
         ring.advance();
@@ -459,21 +466,19 @@ __device__ __forceinline__ void add_partial_sums(
   }
 }
 
+// Readies the maps and the barriers, before anything that waits for another kernel.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kernel(
-    const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-    const __grid_constant__ CUtensorMap c_map, const __grid_constant__ Problem problem) {
-  extern __shared__ uint8_t shared_memory[];
-  const Block<Tile> block = find_block<Tile>(problem, ptx::shared_address(shared_memory));
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (warp == Tile::kGroups * 4 && threadIdx.x % 32 == 0) {
+__device__ __forceinline__ void prepare_block(
+    const CUtensorMap& a_map, const CUtensorMap& b_map, const CUtensorMap& c_map,
+    const Block<Tile>& block) {
+  if (threadIdx.x == Tile::kGroups * kGroupThreads) {
     ptx::prefetch_map(&a_map);
     ptx::prefetch_map(&b_map);
     if (Tile::kSplits == 1) ptx::prefetch_map(&c_map);
   }
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Tile::kStages; ++stage) {
-      ptx::init_barrier(block.full(stage), 1 + 32);
+      ptx::init_barrier(block.full(stage), Tile::kLoadArrivals + 32);
       ptx::init_barrier(block.empty(stage), Tile::kGroups * 4 * Tile::kSharers);
     }
     ptx::fence_barrier_init();
@@ -483,6 +488,16 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kerne
   } else {
     __syncthreads();
   }
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kernel(
+    const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+    const __grid_constant__ CUtensorMap c_map, const __grid_constant__ Problem problem) {
+  extern __shared__ uint8_t shared_memory[];
+  const Block<Tile> block = find_block<Tile>(problem, ptx::shared_address(shared_memory));
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  prepare_block(a_map, b_map, c_map, block);
   if (!problem.waits_late) ptx::wait_for_previous_kernel();
   ptx::allow_next_kernel();
 

@@ -11,6 +11,9 @@ constexpr int kInstructionK = 32;   // bytes of K in one matrix instruction
 constexpr int kGroupThreads = 128;  // a warpgroup
 constexpr int kMostStages = 8;
 
+// The longest K, in steps, of operands that the product's own kernel turns (sm90_turning.h).
+constexpr int kMostTurnedBlocks = 2;
+
 // Shared memory and registers of a block, and of its math and load threads, where one, two or three
 // blocks share a processor (228 KB, of which each block costs 1, and 65536 registers).
 struct Allowance {
@@ -44,6 +47,7 @@ struct Tile {
   static constexpr int kSplits = splits;
   static constexpr int kCluster = sharers * splits;
   static constexpr int kParts = parts;
+  static constexpr bool kKeepsB = false;  // B of all steps stays in shared memory, not in the ring
   static constexpr int kBlocksPerSm = blocks_per_sm;
   static constexpr int kThreads = (groups + 1) * kGroupThreads;
   static_assert((share == Share::kNothing) == (sharers == 1));
@@ -69,6 +73,9 @@ struct Tile {
   // Registers of a thread; the launch gives every thread the average.
   static constexpr int kMathRegisters = allow(blocks_per_sm).math_registers;
   static constexpr int kLoadRegisters = 40;
+
+  // Who says that operands are there: the thread that asked for them.
+  static constexpr int kLoadArrivals = 1;
 
   // Results leave in pieces of `kPieceColumns`, each warp its own 16 rows. The widest tile has room
   // for one piece of each warp, others for two.

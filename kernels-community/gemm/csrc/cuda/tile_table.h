@@ -11,7 +11,7 @@
 namespace gemm::cuda {
 
 // What a tile takes, in microseconds: a step of K where few tiles run, and where as many run as
-// fit; the rest of a tile; the rest of a launch. Fitted to the times of 110 shapes on an H200
+// fit; the rest of a tile; the rest of a launch. Fitted to the times of 126 shapes on an H200
 // (docs/kernels/gemm.md).
 struct Cost {
   double step_alone;
@@ -66,7 +66,7 @@ struct TileList {
 };
 
 using Compiled = TileList<
-    Tile<2, 1, 128, Share::kNothing, 1, 1, 1>,
+    Tile<2, 1, 128, Share::kNothing, 1, 1, 1, 2>,
     Tile<2, 1, 256, Share::kNothing, 1, 1, 1, 4>,
     Tile<2, 1, 192, Share::kNothing, 1, 1, 1, 2>,
     Tile<2, 1, 160, Share::kNothing, 1, 1, 1, 2>,
@@ -79,26 +79,27 @@ using Compiled = TileList<
     Tile<1, 1, 64, Share::kNothing, 1, 1, 3>,
     Tile<1, 1, 64, Share::kNothing, 1, 2, 3>,
     Tile<1, 1, 64, Share::kNothing, 1, 4, 3>,
-    Tile<2, 1, 128, Share::kNothing, 1, 2, 1>>;
+    Tile<2, 1, 128, Share::kNothing, 1, 2, 1, 2>>;
 
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
-    {0.357, 0.422, 0.71, 1.9},
-    {0.590, 0.748, 1.80, 1.6},
-    {0.425, 0.566, 1.12, 1.9},
-    {0.392, 0.494, 1.02, 1.8},
-    {0.375, 0.464, 1.06, 1.7},
-    {0.298, 0.338, 0.73, 2.3},
-    {0.507, 0.653, 5.09, 0.0},
-    {0.297, 0.410, 0.86, 1.5},
-    {0.309, 0.526, 1.71, 1.5},
-    {0.353, 0.630, 1.44, 1.4},
-    {0.191, 0.349, 0.76, 1.5},
-    {0.198, 0.478, 0.82, 2.0},
-    {0.251, 0.597, 0.86, 1.1},
-    {0.386, 0.457, 4.38, 0.0},
+    {0.334, 0.409, 0.74, 1.9},
+    {0.579, 0.753, 1.73, 1.7},
+    {0.420, 0.560, 1.10, 2.0},
+    {0.387, 0.489, 1.00, 1.9},
+    {0.370, 0.460, 1.05, 1.7},
+    {0.291, 0.337, 0.72, 2.3},
+    {0.491, 0.645, 5.26, 0.0},
+    {0.292, 0.412, 0.82, 1.6},
+    {0.305, 0.521, 1.70, 1.5},
+    {0.357, 0.632, 1.54, 1.3},
+    {0.187, 0.347, 0.74, 1.6},
+    {0.194, 0.456, 0.86, 2.0},
+    {0.264, 0.585, 0.92, 0.9},
+    {0.343, 0.438, 4.54, 0.0},
 }});
 
 constexpr double kCacheBytesPerMicrosecond = 10.0e6;
+constexpr double kOutside = 1.08;  // of a step, where the last of few tiles reach beyond the matrix
 constexpr double kTailStart = 3.5;  // microseconds that a second launch costs beside its work
 
 struct Sizes {
@@ -143,8 +144,11 @@ constexpr double estimate(const TileFacts& tile, const Sizes& sizes, int process
   const int64_t steps = ceil_divide(sizes.k_blocks, tile.splits);
   const double loaded =
       static_cast<double>(count_loaded_rows(tile.rows, sizes.m) + tile.columns);
-  const double step = tile.cost.step_alone * (1.0 - full) +
-                      tile.cost.step * full * loaded / (tile.rows + tile.columns);
+  const int height = tile.rows * tile.along_m;
+  const bool outside = rounds == 1 && sizes.m > height && sizes.m % height != 0;
+  const double step = (tile.cost.step_alone * (1.0 - full) +
+                       tile.cost.step * full * loaded / (tile.rows + tile.columns)) *
+                      (outside ? kOutside : 1.0);
   // The parts of K are summed through the network of the cluster, which blocks have in common.
   const double end = tile.cost.end * (tile.splits > 1 ? static_cast<double>(together) : 1.0);
   const double computing =
@@ -201,6 +205,34 @@ constexpr Raster choose_raster(const TileFacts& tile, const Sizes& sizes, int pr
   while (band * band * height < at_once * width) ++band;
   const int bands = ceil_divide(m_units, band);
   return {m_units, count_n_units(tile, sizes.n), ceil_divide(m_units, bands)};
+}
+
+// The strips of the kernel that turns its operands: 128 columns wide, and so high that the last
+// round of processors is well filled. Beginning one costs about a third of a tile of 128 rows.
+constexpr Raster choose_strips(int64_t m, int64_t n, int processors) {
+  constexpr int kMostUnits = 64;
+  constexpr double kBeginning = 0.3;
+  Raster best{ceil_divide(m, 128), ceil_divide(n, 128), 1};
+  double least = 0.0;
+  for (int band = 1; band <= std::min(best.m_units, kMostUnits); ++band) {
+    const int rounds = ceil_divide(count_strips({best.m_units, best.n_units, band}), processors);
+    const double cost = rounds * (band + kBeginning);
+    if (band == 1 || cost < least) {
+      least = cost;
+      best.band = band;
+    }
+  }
+  return best;
+}
+
+// Whether turning within the product is faster than a copy before it. Where K is one block it hides
+// behind the writing of C, else every step takes longer, which adds up in products of many tiles.
+constexpr bool turns_within(const Sizes& sizes, int processors) {
+  constexpr int64_t kMostSteps = 16;
+  if (sizes.k_blocks > kMostTurnedBlocks) return false;
+  const Raster strips = choose_strips(sizes.m, sizes.n, processors);
+  const int rounds = ceil_divide(count_strips(strips), processors);
+  return sizes.k_blocks == 1 || rounds * strips.band * sizes.k_blocks <= kMostSteps;
 }
 
 }  // namespace gemm::cuda

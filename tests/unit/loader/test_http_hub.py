@@ -12,7 +12,8 @@ import pytest
 
 import kernels
 import kernels.source
-from kernel_spec.errors import IntegrityError, WireError
+from kernel_spec.errors import IntegrityError, WireError, WrongTypeError
+from kernel_spec.names import RepoId
 from kernels import trust
 from kernels.errors import (
     HubAccessError,
@@ -239,6 +240,36 @@ def test_what_is_no_hub_is_named(web, commit):
         kernels.get_kernel("acme/toy")
 
 
+def test_the_hub_is_asked_which_commit_a_few_digits_mean(web, publisher, commit, monkeypatch):
+    publisher.publish("acme/toy", variants={"torch-cpu": {"__init__.py": "VALUE = 2\n"}})
+    said = {"sha": commit}
+    web.fault = lambda path: (
+        (200, {}, json.dumps(said).encode()) if f"/revision/{commit[:8]}" in path else None
+    )
+    assert kernels.get_kernel("acme/toy", revision=commit[:8]).VALUE == 1
+    asked = [line for line in web.requests if "/revision/" in line]
+    assert asked == [f"GET /api/kernels/acme/toy/revision/{commit[:8]}"]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    forget()
+    assert kernels.get_kernel("acme/toy", revision=commit[:8]).VALUE == 1
+    assert len([line for line in web.requests if "/revision/" in line]) == 1
+
+
+@pytest.mark.parametrize("said", [{}, [], {"sha": 7}, {"sha": "main"}, {"sha": "../../etc"}])
+def test_an_answer_that_is_no_commit_is_not_used(web, commit, said):
+    web.fault = lambda path: (200, {}, json.dumps(said).encode()) if "/revision/" in path else None
+    with pytest.raises(WireError, match="commit 'sha'"):
+        kernels.get_kernel("acme/toy", revision="0123456")
+
+
+def test_digits_that_the_hub_does_not_know_are_no_commit(web, commit):
+    web.fault = lambda path: (
+        (404, {"x-error-code": "RevisionNotFound"}, b"{}") if "/revision/" in path else None
+    )
+    with pytest.raises(RevisionNotFoundError, match="no branch, tag or commit '0123456'"):
+        kernels.get_kernel("acme/toy", revision="0123456")
+
+
 def test_a_commit_needs_no_refs(web, commit):
     assert kernels.get_kernel("acme/toy", revision=commit).VALUE == 1
     assert not any(request.endswith("/refs") for request in web.requests)
@@ -336,6 +367,29 @@ def test_consent_is_for_one_call(web, stranger, consent):
         kernels.get_kernel("bob/toy")
     with pytest.raises(TrustError):
         kernels.get_kernel("bob/toy", trust_remote_code=["bob/other"])
+
+
+@pytest.mark.parametrize("consent", ["bob/toy", "bob/toy, acme/toy", "True", 1, None])
+def test_what_is_neither_a_truth_nor_a_list_of_ids_is_no_consent(stranger, consent):
+    """A text would hold every part of itself."""
+    with pytest.raises(WrongTypeError, match="True, False or a list"):
+        kernels.get_kernel("bob/toy", trust_remote_code=consent)
+    # Nor where a caller within the package does not check it.
+    with pytest.raises(TrustError, match="True, False or a list"):
+        trust.consented(RepoId("bob", "toy"), consent)
+
+
+@pytest.mark.parametrize("said", ["yes", 1, ["bob"], {"bob": True}])
+def test_nothing_but_true_in_a_record_is_trust(web, stranger, cache, said):
+    with pytest.raises(TrustError):
+        kernels.get_kernel("bob/toy")
+    (record,) = cache.glob("refs/*/bob/toy.json")
+    document = json.loads(record.read_text())
+    assert document["trusted"] is False
+    record.write_text(json.dumps({**document, "trusted": said}))
+    forget()
+    with pytest.raises(TrustError):
+        kernels.get_kernel("bob/toy")
 
 
 def test_lasting_consent_is_for_an_owner_on_a_hub(web, stranger, environment):

@@ -43,92 +43,113 @@ _directories: dict[tuple[str, RepoId, Store], tuple[tuple[int, ...], Refs]] = {}
 _silent_until: dict[str, float] = {}
 
 
+class _Question(NamedTuple):
+    """Which refs are asked for, of which hub, and whether its last answer will do."""
+
+    hub: Hub
+    repo: RepoId
+    store: Store
+    settings: Settings
+    refresh: bool
+
+    def read_record(self) -> Record | None:
+        return read_record(self.store, self.hub.url, self.repo)
+
+    def write_record(self, record: Record) -> None:
+        write_record(self.store, self.hub.url, self.repo, record)
+
+
 def answer_of(hub: Hub, repo: RepoId, store: Store, settings: Settings, *, refresh: bool) -> Answer:
-    """Return the refs of a repository on a hub: from memory, the record, or the hub."""
-    if hub.is_directory and not refresh:
-        known = _directories.get((hub.url, repo, store))
-        stamp = hub.stamp(repo)
-        if known is not None and stamp is not None and known[0] == stamp:
-            return Answer(refs=known[1], stamp=stamp, expires=float("inf"), remembered=False)
-    record = read_record(store, hub.url, repo)
-    now = time.time()
-    fresh = record is not None and 0 <= now - record.checked < settings.ref_ttl
-    silent = is_silent(hub)
-    if settings.offline or (
-        (fresh or (silent and record)) and not refresh and not hub.is_directory
-    ):
-        if record is None or record.refs is None:
-            raise RepoNotFoundError(str(repo), [hub.url])
-        expires = float("inf") if settings.offline else record.checked + settings.ref_ttl
-        return Answer(refs=record.refs, stamp=None, expires=expires, remembered=True)
+    """Return the refs of a repository on a hub: from memory, the record, or the hub.
+
+    Raises:
+        HubAccessError, HubUnreachableError: the hub refuses, or does not answer and no record helps.
+        RepoNotFoundError: there is no such repository; offline, none that is remembered.
+    """
+    question = _Question(hub, repo, store, settings, refresh)
+    if hub.is_directory and not refresh and (known := _recall(question)) is not None:
+        return known
+    record = question.read_record()
+    if settings.offline:
+        return _answer_by(question, record, expires=float("inf"))
     if hub.is_directory:
-        return _ask(hub, repo, store, settings, record, refresh=refresh)
-    return _ask_once(hub, repo, store, settings, record, refresh=refresh)
+        return _ask_directory(question, record)
+    if record is not None and not refresh:
+        is_fresh = 0 <= time.time() - record.checked < settings.ref_ttl
+        if is_fresh or is_silent(hub):
+            return _answer_by(question, record, expires=record.checked + settings.ref_ttl)
+    return _ask_once(question, record)
 
 
-def _ask_once(
-    hub: Hub,
-    repo: RepoId,
-    store: Store,
-    settings: Settings,
-    known: Record | None,
-    *,
-    refresh: bool,
-) -> Answer:
+def _recall(question: _Question) -> Answer | None:
+    """Return what this process has read of a directory hub, if no ref has changed since."""
+    known = _directories.get((question.hub.url, question.repo, question.store))
+    stamp = question.hub.stamp(question.repo)
+    if known is None or stamp is None or known[0] != stamp:
+        return None
+    return Answer(refs=known[1], stamp=stamp, expires=float("inf"), remembered=False)
+
+
+def _answer_by(question: _Question, record: Record | None, *, expires: float) -> Answer:
+    if record is None or record.refs is None:
+        raise RepoNotFoundError(str(question.repo), [question.hub.url])
+    return Answer(refs=record.refs, stamp=None, expires=expires, remembered=True)
+
+
+def _ask_directory(question: _Question, record: Record | None) -> Answer:
+    hub, repo = question.hub, question.repo
+    stamp, asked = hub.stamp(repo), time.time()
+    try:
+        refs = hub.read_refs(repo)
+    except HubUnreachableError as err:
+        return _stand_in(question, record, err)
+    if stamp is not None:
+        _directories[hub.url, repo, question.store] = (stamp, refs)
+    if record is None or record.refs != refs:
+        question.write_record(Record(checked=asked, refs=refs))
+    return Answer(refs=refs, stamp=stamp, expires=float("inf"), remembered=False)
+
+
+def _ask_once(question: _Question, known: Record | None) -> Answer:
     """Ask for all processes of this host that want to know it now."""
     from kernels.single_flight import ask_once
 
     def find() -> Answer | None:
-        record = read_record(store, hub.url, repo)
+        record = question.read_record()
         if record is None or record.refs is None:
             return None
         if known is not None and record.checked == known.checked:
             # What was known before is what this call was not content with.
             return None
-        expires = record.checked + settings.ref_ttl
+        expires = record.checked + question.settings.ref_ttl
         return Answer(refs=record.refs, stamp=None, expires=expires, remembered=False)
 
-    def ask() -> Answer:
-        record = read_record(store, hub.url, repo)
-        return _ask(hub, repo, store, settings, record, refresh=refresh)
-
-    return ask_once(store, ("record", hub.url, str(repo)), find, ask)
+    subject = ("record", question.hub.url, str(question.repo))
+    return ask_once(question.store, subject, find, lambda: _ask(question, question.read_record()))
 
 
-def _ask(
-    hub: Hub,
-    repo: RepoId,
-    store: Store,
-    settings: Settings,
-    record: Record | None,
-    *,
-    refresh: bool,
-) -> Answer:
-    stamp = hub.stamp(repo)
+def _ask(question: _Question, record: Record | None) -> Answer:
     asked = time.time()
     try:
-        refs = hub.read_refs(repo)
+        refs = question.hub.read_refs(question.repo)
     except HubUnreachableError as err:
-        if record is None or record.refs is None or refresh:
-            raise
-        note_silence(hub)
-        _warn_of_age(hub, repo, record, err)
-        return Answer(refs=record.refs, stamp=None, expires=0.0, remembered=True)
+        return _stand_in(question, record, err)
     except RepoNotFoundError:
-        if not hub.is_directory:
-            write_record(store, hub.url, repo, Record(checked=asked, refs=None))
+        question.write_record(Record(checked=asked, refs=None))
         raise
-    if hub.is_directory:
-        if stamp is not None:
-            _directories[hub.url, repo, store] = (stamp, refs)
-        if record is None or record.refs != refs:
-            write_record(store, hub.url, repo, Record(checked=asked, refs=refs))
-        return Answer(refs=refs, stamp=stamp, expires=float("inf"), remembered=False)
-    fresh = (
-        record._replace(checked=asked, refs=refs) if record else Record(checked=asked, refs=refs)
-    )
-    write_record(store, hub.url, repo, fresh)
-    return Answer(refs=refs, stamp=None, expires=asked + settings.ref_ttl, remembered=False)
+    base = record or Record(checked=asked, refs=refs)
+    question.write_record(base._replace(checked=asked, refs=refs))
+    expires = asked + question.settings.ref_ttl
+    return Answer(refs=refs, stamp=None, expires=expires, remembered=False)
+
+
+def _stand_in(question: _Question, record: Record | None, err: HubUnreachableError) -> Answer:
+    """Take the record, however old, where the hub does not answer and that will do."""
+    if record is None or record.refs is None or question.refresh:
+        raise err
+    note_silence(question.hub)
+    _warn_of_age(question.hub, question.repo, record, err)
+    return Answer(refs=record.refs, stamp=None, expires=0.0, remembered=True)
 
 
 def is_silent(hub: Hub) -> bool:

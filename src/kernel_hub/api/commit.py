@@ -12,12 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.discussions import format_url
+from kernel_hub.api.discussions import format_url, refuse_others
 from kernel_hub.api.request import (
     Hub,
     Writing,
     base_url,
-    find_token,
     get_flag,
     get_parameter,
     get_proposer,
@@ -25,8 +24,7 @@ from kernel_hub.api.request import (
     get_writer,
     write_body,
 )
-from kernel_hub.auth import Right
-from kernel_hub.errors import ForbiddenError, RequestError
+from kernel_hub.errors import RequestError
 from kernel_hub.service.operations import BODY_LIMIT, read_commit
 from kernel_hub.store.proposals import Proposal, Status
 from kernel_spec.directory import PROPOSAL
@@ -70,16 +68,13 @@ def _find_way(
 ) -> tuple[Writing, str]:
     """See that the bearer may commit there, before the body comes: what has no branch needs no bytes."""
     proposed = PROPOSAL.fullmatch(revision)
-    if asks or proposed:
-        writing, token = get_proposer(hub, request, repo)
-    else:
-        writing, token = get_writer(hub, request, repo), find_token(hub, request)
+    may_propose = asks or proposed is not None
+    writing, token = (get_proposer if may_propose else get_writer)(hub, request, repo)
     if proposed and not asks:
         found = writing.proposing.get(repo, int(proposed[1]))
         if found.status is not Status.OPEN:
             raise RequestError(f"{repo}: {found.ref} is {found.status}.")
-        if token.may is not Right.WRITE and found.author != token.name:
-            raise ForbiddenError(f"{found.ref} of {repo} is not of the token {token.name}.")
+        refuse_others(token, repo, found)
     writing.publisher.get_head(repo, revision)
     return writing, token.name
 

@@ -19,7 +19,7 @@ from kernel_hub.api.request import (
     get_writer,
     read_json,
 )
-from kernel_hub.auth import Right
+from kernel_hub.auth import Right, Token
 from kernel_hub.errors import ForbiddenError, ReadOnlyError, RequestError
 from kernel_hub.store.proposals import Proposal, Status
 from kernel_spec.names import RepoId
@@ -91,7 +91,7 @@ def get_discussion(hub: Hub, request: Request) -> Response:
 async def merge(hub: Hub, request: Request) -> Response:
     """``POST /api/kernels/{id}/discussions/{number}/merge``; a comment is not kept."""
     repo, number = get_repo(request), _get_number(request)
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_writer(hub, request, repo)
     await read_json(request)
     merged = await run_in_threadpool(writing.proposing.merge, repo, number)
     return JSONResponse({"newStatus": _format_status(merged)})
@@ -107,13 +107,21 @@ async def change_status(hub: Hub, request: Request) -> Response:
     status = get_text(await read_json(request), "status")
     if status not in (Status.OPEN, Status.CLOSED):
         raise RequestError("status: expected open or closed.")
-    found = await run_in_threadpool(writing.proposing.get, repo, number)
-    if token.may is not Right.WRITE and found.author != token.name:
-        raise ForbiddenError(f"{found.ref} of {repo} is not of the token {token.name}.")
+    refuse_others(token, repo, await run_in_threadpool(writing.proposing.get, repo, number))
     changed = await run_in_threadpool(
         writing.proposing.set_open, repo, number, is_open=status == Status.OPEN
     )
     return JSONResponse({"newStatus": _format_status(changed)})
+
+
+def refuse_others(token: Token, repo: RepoId, proposal: Proposal) -> None:
+    """Refuse who may only propose where the proposal is another's.
+
+    Raises:
+        ForbiddenError: it is.
+    """
+    if token.may is not Right.WRITE and proposal.author != token.name:
+        raise ForbiddenError(f"{proposal.ref} of {repo} is not of the token {token.name}.")
 
 
 def format_url(hub: Hub, request: Request, repo: RepoId, proposal: Proposal) -> str:

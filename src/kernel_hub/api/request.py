@@ -103,7 +103,7 @@ def find_token(hub: Hub, request: Request) -> Token:
     return token
 
 
-def get_writer(hub: Hub, request: Request, repo: RepoId) -> Writing:
+def get_writer(hub: Hub, request: Request, repo: RepoId) -> tuple[Writing, Token]:
     """Return how to write to a repository, if the bearer of the request may.
 
     Raises:
@@ -115,7 +115,7 @@ def get_writer(hub: Hub, request: Request, repo: RepoId) -> Writing:
         raise ForbiddenError(
             f"The token {token.name} may propose changes to {repo} (create_pr=True), and make none."
         )
-    return writing
+    return writing, token
 
 
 def get_proposer(hub: Hub, request: Request, repo: RepoId) -> tuple[Writing, Token]:

@@ -47,7 +47,7 @@ async def create_repository(hub: Hub, request: Request) -> Response:
         repo = parse_repo_id(f"{owner}/{name}")
     except FormatError as err:
         raise RequestError(str(err)) from err
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_writer(hub, request, repo)
     url = f"{base_url(hub, request)}{PREFIXES[kind]}/{repo}"
     answer = {"url": url, "name": str(repo), "id": str(repo)}
     try:
@@ -60,7 +60,7 @@ async def create_repository(hub: Hub, request: Request) -> Response:
 async def create_branch(hub: Hub, request: Request) -> Response:
     """``POST /api/kernels/{id}/branch/{branch}``: ``{startingPoint?}``."""
     repo = get_repo(request)
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_writer(hub, request, repo)
     table = await read_json(request)
     start = get_text(table, "startingPoint") if table.get("startingPoint") is not None else None
     name = get_parameter(request, "ref")
@@ -71,7 +71,7 @@ async def create_branch(hub: Hub, request: Request) -> Response:
 async def create_tag(hub: Hub, request: Request) -> Response:
     """``POST /api/kernels/{id}/tag/{revision}``: ``{tag, message?}``; the message is not kept."""
     repo = get_repo(request)
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_writer(hub, request, repo)
     name = get_text(await read_json(request), "tag")
     revision = get_parameter(request, "ref")
     await run_in_threadpool(writing.publisher.create_ref, repo, RefKind.TAG, name, revision)
@@ -90,6 +90,6 @@ def delete_tag(hub: Hub, request: Request) -> Response:
 
 def _delete(hub: Hub, request: Request, kind: RefKind) -> Response:
     repo = get_repo(request)
-    writing = get_writer(hub, request, repo)
+    writing, _ = get_writer(hub, request, repo)
     writing.publisher.delete_ref(repo, kind, get_parameter(request, "ref"))
     return JSONResponse({})

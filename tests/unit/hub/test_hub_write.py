@@ -31,6 +31,10 @@ def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
+def changed(data):
+    return data[:-1] + b"x"
+
+
 def add(path, data=b"x"):
     content = base64.b64encode(data).decode()
     return {"key": "file", "value": {"path": path, "content": content, "encoding": "base64"}}
@@ -393,8 +397,18 @@ def test_large_files_come_before_their_commit(toy):
     assert toy.files()["copy.so"] == BIG
 
 
+def test_a_large_file_is_replaced_by_another_of_its_size(toy):
+    toy.put(BIG)
+    assert toy.commit(large("a.so")).status == 200
+    assert toy.commit(large("a.so", changed(BIG))).status == 400, "its bytes were not uploaded"
+    assert toy.files()["a.so"] == BIG
+    toy.put(changed(BIG))
+    assert toy.commit(large("a.so", changed(BIG))).status == 200
+    assert toy.files()["a.so"] == changed(BIG)
+
+
 @pytest.mark.parametrize(
-    ("sent", "status"), [(BIG[:-1] + b"x", 400), (BIG[:-1], 400), (BIG + b"x", 413), (b"", 400)]
+    ("sent", "status"), [(changed(BIG), 400), (BIG[:-1], 400), (BIG + b"x", 413), (b"", 400)]
 )
 def test_bytes_that_were_not_announced_are_not_kept(toy, sent, status):
     href = toy.href(BIG)

@@ -13,7 +13,7 @@ from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.metadata import Metadata
 from kernel_spec.system import Device, System, TorchBuild
 from kernel_spec.version import MajorMinor
-from kernels.errors import DeviceError
+from kernels.errors import ClientTooOldError, DeviceError
 from kernels.fit import judge_client, judge_devices
 from kernels.system import describe, detect, read_version_text
 from kernels.user_agent import format_user_agent
@@ -152,6 +152,14 @@ def test_devices_and_a_later_client_are_told_together(make_variant, tmp_path, on
     lines = str(caught.value).splitlines()
     assert any("torch-cuda: built for 9.0a" in line for line in lines)
     assert any("torch-universal: " in line and "99.1.0" in line for line in lines)
+
+
+def test_code_for_the_device_does_not_make_up_for_a_later_client(make_variant, tmp_path, on_gpu):
+    make_variant(
+        tmp_path / "build/torch-cuda", backend=BackendKind.CUDA, archs=("10.0",), minver=(99, 1, 0)
+    )
+    with pytest.raises(ClientTooOldError, match=r"99\.1\.0"):
+        kernels.get_local_kernel(tmp_path)
 
 
 def test_the_next_variant_is_tried(make_variant, tmp_path, on_gpu):

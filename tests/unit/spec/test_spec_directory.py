@@ -91,6 +91,20 @@ def test_nothing_but_the_format_lies_in_the_repository(hub, write):
     assert directory.read_refs(hub, REPO).branches == (Ref("feature/x", commit),)
 
 
+def test_a_file_whose_mode_alone_changed_is_published_anew(hub, write):
+    files = write({"run.sh": "#!/bin/sh\n", "a.py": ""})
+    commit = None
+    for mode in (0o644, 0o755, 0o644):
+        files["run.sh"].chmod(mode)
+        commit = publish(hub, files, parent=commit)
+        place = directory.file_path(hub, REPO, commit, "run.sh")
+        (listed,) = (
+            f for f in directory.read_listing(hub, REPO, commit).files if f.path == "run.sh"
+        )
+        assert listed.executable is (mode == 0o755)
+        assert bool(place.stat().st_mode & 0o100) is listed.executable
+
+
 def test_modes_are_normalised_and_files_are_not_writable(hub, write):
     files = write({"run.sh": "#!/bin/sh\n", "a.py": ""})
     files["run.sh"].chmod(0o700)

@@ -119,24 +119,33 @@ __device__ __forceinline__ Turner make_turner() {
   return lane < 16 ? Turner{k, row, even, odd} : Turner{k, row, odd, even};
 }
 
-// Turns a stage as it lies to one with K inside; each warp 32 of its 128 rows.
+// Turns a stage as it lies to one with K inside; each warp 32 of its 128 rows. Reads all before it
+// writes, so that it waits for shared memory once.
 __device__ __forceinline__ void turn_stage(const Turner& turner, uint32_t from, uint32_t to) {
-  const uint32_t warp = threadIdx.x / 32 % 4;
-  const uint32_t lane = threadIdx.x % 32;
+  constexpr uint32_t kHalves = 2;  // of 16 rows
+  constexpr uint32_t kKParts = kBlockK / kInstructionK;
+  const uint32_t first = threadIdx.x / 32 % 4 * kHalves;
+  const uint32_t right = threadIdx.x % 32 / 16;
+  uint32_t pairs[kHalves][kKParts][4];
 #pragma unroll
-  for (uint32_t rows = warp * 2; rows < warp * 2 + 2; ++rows) {
+  for (uint32_t half = 0; half < kHalves; ++half) {
 #pragma unroll
-    for (uint32_t part = 0; part < kBlockK / kInstructionK; ++part) {
-      uint32_t pairs[4];
+    for (uint32_t part = 0; part < kKParts; ++part) {
+      const uint32_t k = part * kInstructionK + turner.k;
       ptx::load_matrices_turned(
-          pairs, from + (part * kInstructionK + turner.k) * 128 + (rows ^ turner.k % 8) * 16);
-      const uint32_t unit = (part * 2 + lane / 16) ^ turner.row % 8;
+          pairs[half][part], from + k * 128 + ((first + half) ^ k % 8) * 16);
+    }
+  }
+#pragma unroll
+  for (uint32_t half = 0; half < kHalves; ++half) {
+#pragma unroll
+    for (uint32_t part = 0; part < kKParts; ++part) {
+      const uint32_t(&read)[4] = pairs[half][part];
+      const uint32_t unit = (part * 2 + right) ^ turner.row % 8;
       ptx::store_matrices(
-          to + (rows * 16 + turner.row) * kBlockK + unit * 16,
-          __byte_perm(pairs[0], pairs[1], turner.upper),
-          __byte_perm(pairs[0], pairs[1], turner.lower),
-          __byte_perm(pairs[2], pairs[3], turner.upper),
-          __byte_perm(pairs[2], pairs[3], turner.lower));
+          to + ((first + half) * 16 + turner.row) * kBlockK + unit * 16,
+          __byte_perm(read[0], read[1], turner.upper), __byte_perm(read[0], read[1], turner.lower),
+          __byte_perm(read[2], read[3], turner.upper), __byte_perm(read[2], read[3], turner.lower));
     }
   }
 }

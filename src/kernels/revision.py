@@ -44,57 +44,68 @@ def versions_of(refs: Refs) -> tuple[int, ...]:
 def choose_commit(
     hub: Hub, ref: KernelRef, refs: Refs, store: Store, settings: Settings
 ) -> tuple[str, str]:
-    """Return what was chosen, in words, and its commit."""
-    branches = {branch.name: branch.commit for branch in refs.branches}
-    tags = {tag.name: tag.commit for tag in refs.tags}
+    """Return what was chosen, in words, and its commit.
+
+    Raises:
+        VersionNotFoundError: there is no such version, or none in the range.
+        RevisionNotFoundError: there is no such branch, tag or commit, or several begin so.
+    """
     if ref.revision is None:
         try:
-            if ref.version_range is not None:
-                tag = choose_tag(tags, ref.version_range)
-                return f"tag {tag}", tags[tag]
-            branch = choose_branch(branches, ref.version)
+            return _choose_version(ref, refs)
         except FormatError as err:
-            asked = ref.version if ref.version_range is None else ref.version_range
-            hint = (
-                f" The number, version={asked}, means the branch v{asked}."
-                if isinstance(asked, str) and asked.isdigit()
-                else ""
-            )
-            if (
-                ref.version_range is not None
-                and not tags
-                and not hint
-                and (kept := versions_of(refs))
-            ):
-                hint = f" Without tags there are no ranges; version={kept[-1]} takes the branch v{kept[-1]}."
-            raise VersionNotFoundError(
-                str(ref.repo), asked, versions_of(refs), f"{ref.repo} on {hub.url}: {err}.{hint}"
-            ) from None
-        return f"branch {branch}", branches[branch]
+            raise _no_version(hub, ref, refs, err) from None
+    branches, tags = dict(refs.branches), dict(refs.tags)
     name = ref.revision
     if (commit := branches.get(name.removeprefix("refs/heads/"))) is not None:
         return f"branch {name}", commit
     if (commit := tags.get(name.removeprefix("refs/tags/"))) is not None:
         return f"tag {name}", commit
-    if SHORT_COMMIT.fullmatch(name) or name.startswith("refs/"):
-        known = {*branches.values(), *tags.values()}
-        found = {commit for commit in known if commit.startswith(name)}
-        found.update(find_cached_commits(store, hub.url, ref.repo, name) if "/" not in name else ())
-        if hub.is_directory or not (found or settings.offline):
-            found.update(hub.find_commits(ref.repo, name))
-        if len(found) == 1:
-            commit = found.pop()
+    match _find_commits(hub, ref, refs, store, settings):
+        case [commit]:
             return f"commit {commit}", commit
-        if found:
-            raise RevisionNotFoundError(
-                str(ref.repo),
-                name,
-                f"{ref.repo} on {hub.url}: {name} may mean any of {', '.join(sorted(found))}: "
-                "give more digits.",
+        case []:
+            why = (
+                f"has no branch, tag or commit {name!r}. Branches: "
+                f"{', '.join(sorted(branches)) or 'none'}; tags: {', '.join(sorted(tags)) or 'none'}."
             )
-    raise RevisionNotFoundError(
-        str(ref.repo),
-        name,
-        f"{ref.repo} on {hub.url} has no branch, tag or commit {name!r}. "
-        f"Branches: {', '.join(sorted(branches)) or 'none'}; tags: {', '.join(sorted(tags)) or 'none'}.",
-    )
+        case several:
+            why = f"has several commits that begin so: {', '.join(several)}. Give more digits."
+    raise RevisionNotFoundError(str(ref.repo), name, f"{ref.repo} on {hub.url} {why}")
+
+
+def _choose_version(ref: KernelRef, refs: Refs) -> tuple[str, str]:
+    if ref.version_range is not None:
+        tags = dict(refs.tags)
+        tag = choose_tag(tags, ref.version_range)
+        return f"tag {tag}", tags[tag]
+    branches = dict(refs.branches)
+    branch = choose_branch(branches, ref.version)
+    return f"branch {branch}", branches[branch]
+
+
+def _no_version(hub: Hub, ref: KernelRef, refs: Refs, err: FormatError) -> VersionNotFoundError:
+    asked, versions, hint = ref.version_range, versions_of(refs), ""
+    if asked is not None and asked.isdigit():
+        hint = f" The number, version={asked}, means the branch v{asked}."
+    elif asked is not None and not refs.tags and versions:
+        newest = versions[-1]
+        hint = f" Without tags there are no ranges; version={newest} takes the branch v{newest}."
+    message = f"{ref.repo} on {hub.url}: {err}.{hint}"
+    return VersionNotFoundError(str(ref.repo), asked or ref.version, versions, message)
+
+
+def _find_commits(
+    hub: Hub, ref: KernelRef, refs: Refs, store: Store, settings: Settings
+) -> list[str]:
+    """List the commits that a revision may mean, sorted: those that begin so, or one that only the hub knows."""
+    name = ref.revision or ""
+    if not (SHORT_COMMIT.fullmatch(name) or name.startswith("refs/")):
+        return []
+    known = (ref.commit for ref in (*refs.branches, *refs.tags))
+    found = {commit for commit in known if commit.startswith(name)}
+    if "/" not in name:
+        found.update(find_cached_commits(store, hub.url, ref.repo, name))
+    if hub.is_directory or not (found or settings.offline):
+        found.update(hub.find_commits(ref.repo, name))
+    return sorted(found)

@@ -87,19 +87,8 @@ def _publisher_is_trusted(
 ) -> bool | None:
     """Return the hub's answer, remembered or asked for; None where offline and never asked."""
     known = record.trusted if record is not None else None
-    pinned = located.refs is None
-    if record is not None and known is not None:
-        fresh = not refresh and 0 <= time.time() - record.trust_checked < settings.ref_ttl
-        # A full commit with all its files in the cache never needs the network.
-        if (
-            fresh
-            or settings.offline
-            or (pinned and known)
-            or (is_silent(located.hub) and not refresh)
-        ):
-            return known
-    if settings.offline:
-        return None
+    if settings.offline or (record is not None and _will_do(record, located, settings, refresh)):
+        return known
     from kernels.single_flight import ask_once
 
     hub, repo = located.hub, located.ref.repo
@@ -119,6 +108,17 @@ def _publisher_is_trusted(
             raise
         note_silence(hub)
         return known
+
+
+def _will_do(record: Record, located: Located, settings: Settings, refresh: bool) -> bool:
+    """Say whether what a hub said of an owner need not be asked again."""
+    if record.trusted is None:
+        return False
+    if located.refs is None and record.trusted:
+        # A full commit with all its files in the cache never needs the network.
+        return True
+    is_fresh = 0 <= time.time() - record.trust_checked < settings.ref_ttl
+    return not refresh and (is_fresh or is_silent(located.hub))
 
 
 def _ask_trust(located: Located, store: Store) -> bool:

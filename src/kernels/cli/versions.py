@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernel_spec.wire import Ref
+
 if TYPE_CHECKING:
-    from kernel_spec.wire import Ref
+    from kernel_spec.names import RepoId
+    from kernel_spec.wire import Refs
+    from kernels.hub import Hub
+    from kernels.settings import Settings
 
 
 @click.command(name="versions")
@@ -16,63 +21,66 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(repo_id: str, as_json: bool) -> None:
     """List the versions of REPO_ID; always asks the hub, unless offline."""
-    from kernel_spec.compat import Accepted, decide
     from kernels.asked import parse_ref
-    from kernels.revision import versions_of
     from kernels.settings import read_settings
     from kernels.source import read_refs
-    from kernels.system import detect
-    from kernels.trees import tree_of, variants_of
 
     settings = read_settings()
     repo = parse_ref(repo_id, None, None).repo
     hub, refs = read_refs(repo, settings)
-    commits = {ref.name: ref.commit for ref in refs.branches}
-    branches: dict[str, int | None] = {f"v{number}": number for number in versions_of(refs)}
-    if not branches and "main" in commits:
-        branches["main"] = None
+    found = [_judge(branch, hub, repo, settings) for branch in _branches(refs)]
     tags = [tag.name for tag in sorted(refs.tags, key=_age)]
-    system = detect()
-    found: list[dict[str, Any]] = []
-    for branch, version in branches.items():
-        files = tree_of(hub, repo, commits[branch], settings)
-        decisions = decide(system, variants_of(files))
-        found.append(
-            {
-                "version": version,
-                "branch": branch,
-                "commit": commits[branch],
-                "variants": [
-                    {
-                        "name": decision.name,
-                        "fits": isinstance(decision, Accepted),
-                        "reason": None if isinstance(decision, Accepted) else decision.reason,
-                    }
-                    for decision in decisions
-                ],
-            }
-        )
     if as_json:
-        click.echo(
-            json.dumps(
-                {"repo_id": repo_id, "hub": hub.url, "versions": found, "tags": tags}, indent=2
-            )
-        )
+        document = {"repo_id": repo_id, "hub": hub.url, "versions": found, "tags": tags}
+        click.echo(json.dumps(document, indent=2))
         return
-    if None in branches.values() or not branches:
+    if all(entry["version"] is None for entry in found):
         click.echo(f"{repo_id} has no versions (no branch v1, v2, ...).")
     for entry in found:
-        name = f"Version {entry['version']}" if entry["version"] is not None else "Branch main"
-        click.echo(f"{name}:")
-        best = True
-        for variant in entry["variants"]:
-            if variant["fits"]:
-                click.echo(f"  {variant['name']}: fits{', preferred' if best else ''}")
-                best = False
-            else:
-                click.echo(f"  {variant['name']}: {variant['reason']}")
+        _show(entry)
     if tags:
         click.echo(f"Tags: {', '.join(tags)}")
+
+
+def _branches(refs: Refs) -> list[Ref]:
+    """Return the branches of the versions in order; main where there is none."""
+    from kernels.revision import versions_of
+
+    names = [f"v{number}" for number in versions_of(refs)] or ["main"]
+    commits = dict(refs.branches)
+    return [Ref(name, commits[name]) for name in names if name in commits]
+
+
+def _judge(branch: Ref, hub: Hub, repo: RepoId, settings: Settings) -> dict[str, Any]:
+    from kernel_spec.compat import Accepted, decide
+    from kernel_spec.names import version_of_branch
+    from kernels.system import detect
+    from kernels.trees import tree_of, variants_of
+
+    decisions = decide(detect(), variants_of(tree_of(hub, repo, branch.commit, settings)))
+    return {
+        "version": version_of_branch(branch.name),
+        "branch": branch.name,
+        "commit": branch.commit,
+        "variants": [
+            {
+                "name": decision.name,
+                "fits": isinstance(decision, Accepted),
+                "reason": None if isinstance(decision, Accepted) else decision.reason,
+            }
+            for decision in decisions
+        ],
+    }
+
+
+def _show(entry: dict[str, Any]) -> None:
+    version = entry["version"]
+    click.echo("Branch main:" if version is None else f"Version {version}:")
+    # The best one that fits comes first.
+    for index, variant in enumerate(entry["variants"]):
+        preferred = "" if index else ", preferred"
+        verdict = f"fits{preferred}" if variant["fits"] else variant["reason"]
+        click.echo(f"  {variant['name']}: {verdict}")
 
 
 def _age(tag: Ref) -> tuple[int, Any]:

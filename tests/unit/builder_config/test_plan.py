@@ -102,6 +102,17 @@ def test_every_backend_is_planned_or_says_what_it_lacks() -> None:
     assert [str(each) for each in result.skipped] == ["cuda: not built here: needs nvcc 13.0"]
 
 
+def test_variants_of_python_alone_name_the_devices_that_they_are_for() -> None:
+    general = TEXT.partition("[torch]")[0]
+    listed = 'cuda-capabilities = ["9.0"]\nrocm-archs = ["gfx942", "gfx90a"]\n'
+    result = made(build_of(f"{general}[torch-noarch]\n{listed}"))
+    assert {each.backend: each.archs for each in result.variants} == {
+        CUDA: ("9.0",),
+        ROCM: ("gfx90a", "gfx942"),
+        CPU: (),
+    }
+
+
 def test_a_cpu_variant_has_the_binding_and_the_components_of_the_cpu() -> None:
     cpu = variant(made(), CPU)
     assert [(unit.source, unit.component) for unit in cpu.units] == [

@@ -218,6 +218,14 @@ def test_tags_are_set_once_and_do_not_move(project, remote) -> None:
         publish(project, remote, tag="v1.0.2", pull_request=True)
 
 
+def test_what_is_published_on_main_is_one_commit_with_its_card(project, remote) -> None:
+    done = publish(project, remote, branch="main")
+    assert done.plan.main is None
+    branches = remote.read_refs(REPO)[0]
+    assert branches == {"main": done.commit}
+    assert {"README.md", "build/torch-cpu/metadata.json"} <= {*paths(remote, "main")}
+
+
 def test_an_older_version_leaves_the_card_on_main(project, remote) -> None:
     (project / "build.toml").write_text(TOML.replace("version = 1", "version = 2"))
     build_variants(project)

@@ -37,7 +37,9 @@ def recorded(
 ) -> None:
     """Both ways in which an element-wise call is recorded, whatever its size."""
     recording = importlib.import_module(f"{activation.__name__}._autograd")
-    monkeypatch.setattr(recording, "torch_records", lambda x: request.param == "by torch")
+    by_kernel = request.param == "by the kernel"
+    monkeypatch.setattr(recording, "by_kernel", lambda x: by_kernel)
+    monkeypatch.setattr(recording, "MOST_RECORDED_BY_TORCH", -1 if by_kernel else 1 << 62)
 
 
 def gradient(function, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
@@ -132,9 +134,16 @@ def test_a_gradient_flows_through_out(activation: ModuleType) -> None:
     torch.testing.assert_close(gradient(through_out, x, dy), exact, rtol=1e-5, atol=1e-5)
 
 
-def test_a_transform_of_torch_func_is_refused_not_ignored(activation: ModuleType) -> None:
-    with pytest.raises(RuntimeError, match="setup_context"):
-        torch.func.grad(lambda x: activation.layers.Silu()(x).sum())(torch.randn(4, 8))
+@pytest.mark.usefixtures("recorded")
+def test_a_transform_of_torch_func_is_right_or_refused(activation: ModuleType) -> None:
+    x = torch.randn(4, 8)
+    layers, reference = activation.layers, activation.reference
+    for layer, op in ((layers.Silu(), reference.silu), (layers.Gelu(), reference.gelu)):
+        slopes = torch.func.vmap(torch.func.grad(lambda row, f=layer: f(row).sum()))(x)
+        torch.testing.assert_close(slopes, gradient(op, x, torch.ones_like(x)))
+    for layer in (layers.SiluAndMul(), layers.QuickGELU()):
+        with pytest.raises(RuntimeError, match="setup_context"):
+            torch.func.grad(lambda values, f=layer: f(values).sum())(x)
 
 
 @pytest.mark.parametrize("name", ["silu", "gelu_tanh_and_mul"])

@@ -65,8 +65,9 @@ IMG2GRAY_FUNCTION Real multiply(Real a, Real b) {
 #endif
 }
 
-template <class Real>
-IMG2GRAY_FUNCTION Real gray_of(const Weights& w, Real red, Real green, Real blue) {
+// `w` has the weights as numbers of any kind; each is rounded to Real.
+template <class AnyWeights, class Real>
+IMG2GRAY_FUNCTION Real gray_of(const AnyWeights& w, Real red, Real green, Real blue) {
   return multiply(static_cast<Real>(w.red), red) + multiply(static_cast<Real>(w.green), green) +
          multiply(static_cast<Real>(w.blue), blue);
 }

@@ -196,6 +196,23 @@ def test_the_op_itself_does_not_trust_its_caller(img2gray: ModuleType) -> None:
         img2gray.ops.img2gray(torch.empty(4, 5, dtype=torch.uint8), image, 3)
 
 
+@pytest.mark.parametrize("number", [-1, 3, 7])
+def test_a_graph_refuses_weights_as_the_ops_do(img2gray: ModuleType, number: int) -> None:
+    value, fill = img2gray.ops.img2gray_value.default, img2gray.ops.img2gray.default
+    with pytest.raises(RuntimeError, match=rf"weights must be 0 .* not {number}") as real:
+        value(picture(4, 5, 3), number, False)
+    said = str(real.value).splitlines()[0]
+    image, out = (
+        torch.empty(*shape, dtype=torch.uint8, device="meta") for shape in ((4, 5, 3), (4, 5))
+    )
+    with pytest.raises(RuntimeError) as fake:
+        value(image, number, False)
+    assert str(fake.value) in said
+    with pytest.raises(RuntimeError) as fake:
+        fill(out, image, number)
+    assert str(fake.value) in said
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, *REALS], ids=str)
 def test_the_plain_kernel_computes_the_same(
     img2gray: ModuleType, device: str, dtype: torch.dtype

@@ -2,20 +2,20 @@
 
 A call on a small tensor takes as long as Python and torch need to reach the op, so nothing is done here
 that the op does itself, and everything that does not change from call to call is looked up once, by
-the functions that make the others: `fills`, `filler` and `activator`.
+the functions that make the others: `fills`, `filler`, `activator` and `forward_of`.
 """
 
 # ruff: noqa: A002  (`input` is torch's own name for it)
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import cache, partial, wraps
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
-from torch import is_grad_enabled
+from torch import is_grad_enabled, nn
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
@@ -32,15 +32,16 @@ _forward_mode: Any = (
 Fill = Callable[..., None]
 Declared = TypeVar("Declared", bound=Fill)
 Activate = Callable[..., torch.Tensor]
+Forward = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
 # Up to so many elements a node of autograd's graph in Python costs the host more than the kernels save the device.
 MOST_RECORDED_BY_TORCH = 1 << 25
 # So there torch's own ops are recorded, whose nodes are in C++: which, and the dtypes in which they have right
 # slopes far out. gelu's tanh form has NaN beyond 10^19.
-_OF_TORCH: dict[str, tuple[Activate, tuple[torch.dtype, ...]]] = {
-    "gelu": (F.gelu, DTYPES),
-    "gelu_tanh": (partial(F.gelu, approximate="tanh"), (torch.float16,)),
-    "silu": (F.silu, DTYPES),
+_OF_TORCH: dict[str, tuple[Activate, Set[torch.dtype]]] = {
+    "gelu": (F.gelu, frozenset(DTYPES)),
+    "gelu_tanh": (partial(F.gelu, approximate="tanh"), frozenset({torch.float16})),
+    "silu": (torch._C._nn.silu, frozenset(DTYPES)),  # F.silu without its frame
 }
 
 
@@ -75,7 +76,7 @@ def filler(op: str) -> Fill:
     A gradient flows through `out` if `input` wants one, at the cost of a copy. `fill` raises ValueError
     where `out` or `input` is not as `op` needs it.
     """
-    overload, activate = _overload(op), activator(op)
+    overload, record = _overload(op), recorded(op)
     call = _direct(overload)
 
     def fill(out: torch.Tensor, input: torch.Tensor, *options: float) -> None:
@@ -83,7 +84,7 @@ def filler(op: str) -> Fill:
             check_no_tangent(op, input)
         if is_grad_enabled() and (input.requires_grad or out.requires_grad):
             check_output(op, out, input)
-            out.copy_(activate(input, *options))
+            out.copy_(record(input, *options))
             return
         if is_dynamo_compiling():
             overload(out, input, *options)
@@ -104,48 +105,102 @@ def filler(op: str) -> Fill:
     return fill
 
 
-def torch_records(x: torch.Tensor) -> bool:
-    """Whether torch's own op, where there is one, is recorded sooner than the kernel."""
-    return x.numel() <= MOST_RECORDED_BY_TORCH or not x.is_cuda
+def by_kernel(x: torch.Tensor) -> bool:
+    """Whether the kernel is recorded where torch has an op of its own."""
+    return x.numel() > MOST_RECORDED_BY_TORCH and x.is_cuda
 
 
 @cache
+def recorded(op: str) -> Activate:
+    """Make the function ``record(x, *options)``: what `op` makes of `x` where autograd records.
+
+    `record` raises ValueError where `x` is not as `op` needs it.
+    """
+    name = _one_name(op)
+    recorder = _make_recorder(name)
+    # What its `apply` calls once it knows that no transform of torch.func is active.
+    record_directly = super(torch.autograd.Function, recorder).apply
+    transforms_active = torch._C._are_functorch_transforms_active
+    of_torch, dtypes_of_torch = _OF_TORCH.get(name, (record_directly, frozenset()))
+
+    def record(x: torch.Tensor, *options: float) -> torch.Tensor:
+        if _forward_mode._current_level >= 0:
+            check_no_tangent(op, x)
+        try:
+            if is_dynamo_compiling():
+                value: torch.Tensor = recorder.apply(x, *options)
+            elif x.dtype in dtypes_of_torch and (transforms_active() or not by_kernel(x)):
+                value = of_torch(x)
+            elif transforms_active():
+                value = recorder.apply(x, *options)  # which refuses them
+            else:
+                value = record_directly(x, *options)
+        except RuntimeError:
+            check_input(op, x)
+            raise
+        return value
+
+    return record
+
+
 def activator(op: str) -> Activate:
     """Make the function ``activate(x, *options)`` that returns what `op` makes of `x`.
 
     `activate` raises ValueError where `x` is not as `op` needs it.
     """
-    name = _one_name(op)
-    overload, recorder = _overload(f"{name}_value"), _make_recorder(name)
+    overload, record = _overload(f"{_one_name(op)}_value"), recorded(op)
     call = _direct(overload)
-    # What its `apply` calls once it knows that no transform of torch.func is active.
-    record = super(torch.autograd.Function, recorder).apply
-    transforms_active = torch._C._are_functorch_transforms_active
-    of_torch, dtypes_of_torch = _OF_TORCH.get(name, (record, ()))
 
     def activate(x: torch.Tensor, *options: float) -> torch.Tensor:
+        if is_grad_enabled() and x.requires_grad:
+            return record(x, *options)
         if _forward_mode._current_level >= 0:
             check_no_tangent(op, x)
+        if is_dynamo_compiling():
+            value: torch.Tensor = overload(x, *options)
+            return value
         try:
-            if is_grad_enabled() and x.requires_grad:
-                if is_dynamo_compiling() or transforms_active():
-                    value: torch.Tensor = recorder.apply(x, *options)
-                elif x.dtype in dtypes_of_torch and torch_records(x):
-                    value = of_torch(x)
-                else:
-                    value = record(x, *options)
-            elif is_dynamo_compiling():
-                value = overload(x, *options)
-            elif options:
-                value = call(x, *options)
-            else:
-                value = call(x)
+            value = call(x, *options)
         except RuntimeError:
             check_input(op, x)
             raise
         return value
 
     return activate
+
+
+def forward_of(op: str) -> Forward:
+    """Make the method ``forward(self, x)`` of the layer that returns what an `op` without options makes of `x`.
+
+    The same as `activator` makes, but without its frame and with torch's own op first: a model that is bound
+    by its host feels both (decision 58). It raises ValueError where `x` is not as `op` needs it.
+    """
+    overload, record = _overload(f"{_one_name(op)}_value"), recorded(op)
+    call = _direct(overload)
+    of_torch, dtypes_of_torch = _OF_TORCH.get(_one_name(op), (record, frozenset()))
+
+    def forward(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        if is_grad_enabled() and x.requires_grad:
+            if (
+                not is_dynamo_compiling()  # before the rest, which graphs would be guarded by
+                and x.dtype in dtypes_of_torch
+                and x.numel() <= MOST_RECORDED_BY_TORCH
+            ):
+                return of_torch(x)
+            return record(x)
+        if _forward_mode._current_level >= 0:
+            check_no_tangent(op, x)
+        if is_dynamo_compiling():
+            value: torch.Tensor = overload(x)
+            return value
+        try:
+            value = call(x)
+        except RuntimeError:
+            check_input(op, x)
+            raise
+        return value
+
+    return forward
 
 
 def _make_recorder(name: str) -> type[torch.autograd.Function]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ._autograd import activator
+from ._autograd import activator, forward_of
 
 __all__ = [
     "FastGELU",
@@ -26,16 +26,6 @@ __all__ = [
 ]
 
 _fatrelu_and_mul = activator("fatrelu_and_mul")
-_gelu = activator("gelu")
-_gelu_and_mul = activator("gelu_and_mul")
-_gelu_fast = activator("gelu_fast")
-_gelu_new = activator("gelu_new")
-_gelu_quick = activator("gelu_quick")
-_gelu_tanh = activator("gelu_tanh")
-_gelu_tanh_and_mul = activator("gelu_tanh_and_mul")
-_mul_and_silu = activator("mul_and_silu")
-_silu = activator("silu")
-_silu_and_mul = activator("silu_and_mul")
 
 
 class Silu(nn.Module):
@@ -44,8 +34,7 @@ class Silu(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _silu(x)
+    forward = forward_of("silu")
 
 
 class Gelu(nn.Module):
@@ -54,8 +43,7 @@ class Gelu(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu(x)
+    forward = forward_of("gelu")
 
 
 class GeluTanh(nn.Module):
@@ -64,8 +52,7 @@ class GeluTanh(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu_tanh(x)
+    forward = forward_of("gelu_tanh")
 
 
 class FastGELU(nn.Module):
@@ -74,8 +61,7 @@ class FastGELU(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu_fast(x)
+    forward = forward_of("gelu_fast")
 
 
 class NewGELU(nn.Module):
@@ -84,8 +70,7 @@ class NewGELU(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu_new(x)
+    forward = forward_of("gelu_new")
 
 
 class QuickGELU(nn.Module):
@@ -94,8 +79,7 @@ class QuickGELU(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu_quick(x)
+    forward = forward_of("gelu_quick")
 
 
 class SiluAndMul(nn.Module):
@@ -104,8 +88,7 @@ class SiluAndMul(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _silu_and_mul(x)
+    forward = forward_of("silu_and_mul")
 
 
 class MulAndSilu(nn.Module):
@@ -114,8 +97,7 @@ class MulAndSilu(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _mul_and_silu(x)
+    forward = forward_of("mul_and_silu")
 
 
 class GeluAndMul(nn.Module):
@@ -124,8 +106,7 @@ class GeluAndMul(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu_and_mul(x)
+    forward = forward_of("gelu_and_mul")
 
 
 class GeluTanhAndMul(nn.Module):
@@ -134,8 +115,7 @@ class GeluTanhAndMul(nn.Module):
     can_torch_compile: bool = True
     has_backward: bool = True
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _gelu_tanh_and_mul(x)
+    forward = forward_of("gelu_tanh_and_mul")
 
 
 class FatreluAndMul(nn.Module):

@@ -1,5 +1,5 @@
-// Chooses between two kernels: the packed one for dense rows, and a thread a pixel in a 2D grid for
-// every layout.
+// Chooses between three kernels: the packed ones for dense rows, of which one is for a single row, and a thread a
+// pixel in a 2D grid for every layout.
 #include <cstdint>
 
 #include "../image_view.h"
@@ -13,6 +13,10 @@ namespace {
 // Blocks of so many warps, one tile each, were the fastest or nearly so at every size on an H200.
 template <class T>
 constexpr int kWarps = sizeof(T) >= 4 ? 2 : 4;
+
+// The same for one row, where the choice hardly matters (docs/kernels/img2gray.md).
+template <class T>
+constexpr int kRowThreads = sizeof(T) >= 4 ? 64 : 128;
 
 template <class T>
 int64_t tiles_of(const ImageView& view) {
@@ -32,6 +36,24 @@ bool fits_packs(const T* out, const T* in, const ImageView& view) {
   return all % 16 == 0;
 }
 
+// One row of so few packs that their places count in 32 bits.
+template <class T>
+bool is_short_row(const ImageView& view) {
+  return view.rows() == 1 && view.width / kPack<T> < int64_t{1} << 30;
+}
+
+template <class T>
+void launch_row(
+    T* out, const T* in, const ImageView& view, const Weights& weights, cudaStream_t stream) {
+  const auto packs = static_cast<uint32_t>(view.width / kPack<T>);
+  const auto all = static_cast<uint32_t>(packs + view.width % kPack<T>);
+  constexpr int kBlock = kRowThreads<T>;
+  const auto kernel =
+      view.is_interleaved() ? row_kernel<T, true, kBlock> : row_kernel<T, false, kBlock>;
+  kernel<<<(all + kBlock - 1) / kBlock, kBlock, 0, stream>>>(
+      out, in, packs, all, view.channel_stride, factors_of<T>(weights));
+}
+
 template <class T>
 void launch_packed(
     T* out, const T* in, const ImageView& view, const Weights& weights, cudaStream_t stream) {
@@ -45,7 +67,7 @@ void launch_packed(
   const unsigned blocks = (all_tiles + kBlock - 1) / kBlock;
   const auto kernel =
       view.is_interleaved() ? packed_kernel<T, true, kBlock> : packed_kernel<T, false, kBlock>;
-  kernel<<<blocks, kWarp * kBlock, 0, stream>>>(out, in, rows, weights, to_fixed(weights));
+  kernel<<<blocks, kWarp * kBlock, 0, stream>>>(out, in, rows, factors_of<T>(weights));
 }
 
 template <class T>
@@ -57,7 +79,7 @@ void launch_grid(
   const dim3 grid(
       static_cast<unsigned>((view.width + block.x - 1) / block.x),
       static_cast<unsigned>(blocks_high < kMaxGridRows ? blocks_high : kMaxGridRows));
-  grid_kernel<<<grid, block, 0, stream>>>(out, in, view, weights, to_fixed(weights));
+  grid_kernel<<<grid, block, 0, stream>>>(out, in, view, factors_of<T>(weights));
 }
 
 template <class T>
@@ -66,7 +88,10 @@ void launch_typed(
     cudaStream_t stream) {
   T* to = static_cast<T*>(out);
   const T* from = static_cast<const T*>(image);
-  if (form == Form::kBest && fits_packs(to, from, view)) {
+  const bool fits = form == Form::kBest && fits_packs(to, from, view);
+  if (fits && is_short_row<T>(view)) {
+    launch_row(to, from, view, weights, stream);
+  } else if (fits) {
     launch_packed(to, from, view, weights, stream);
   } else {
     launch_grid(to, from, view, weights, stream);

@@ -14,7 +14,7 @@ namespace img2gray::cuda {
 // neighbours. Pictures with more rows than a grid may have take another turn.
 template <class T>
 __global__ void grid_kernel(
-    T* out, const T* in, ImageView view, Weights weights, FixedWeights fixed) {
+    T* out, const T* in, ImageView view, FactorsOf<T> factors) {
   const int64_t x = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (x >= view.width) return;
   const int64_t rows = view.images * view.height;
@@ -27,7 +27,7 @@ __global__ void grid_kernel(
                                     row % view.height * view.row_stride;
     const T* pixel = in + start + x * view.pixel_stride;
     out[row * view.width + x] = gray_pixel<T>(
-        weights, fixed, pixel[0], pixel[view.channel_stride], pixel[2 * view.channel_stride]);
+        factors, pixel[0], pixel[view.channel_stride], pixel[2 * view.channel_stride]);
   }
 }
 

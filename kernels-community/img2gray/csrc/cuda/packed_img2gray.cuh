@@ -76,7 +76,7 @@ __device__ inline uint32_t top_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_
 // Grey of the kPack pixels whose channels `channel(i, c)` tells.
 template <class T, class Channel>
 __device__ inline Pack gray_pack(
-    const Weights& weights, const FixedWeights& fixed, const Channel& channel) {
+    const FactorsOf<T>& factors, const Channel& channel) {
   Pack gray;
   if constexpr (std::is_same_v<T, uint8_t>) {
 #pragma unroll
@@ -85,8 +85,8 @@ __device__ inline Pack gray_pack(
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const int i = 4 * w + k;
-        sums[k] = fixed.red * channel(i, 0) + fixed.green * channel(i, 1) +
-                  fixed.blue * channel(i, 2);
+        sums[k] = factors.red * channel(i, 0) + factors.green * channel(i, 1) +
+                  factors.blue * channel(i, 2);
       }
       gray.words[w] = top_bytes(sums[0], sums[1], sums[2], sums[3]);
     }
@@ -94,53 +94,76 @@ __device__ inline Pack gray_pack(
     T values[kPack<T>];
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
-      values[i] = gray_pixel<T>(weights, fixed, channel(i, 0), channel(i, 1), channel(i, 2));
+      values[i] = gray_pixel<T>(factors, channel(i, 0), channel(i, 1), channel(i, 2));
     }
     memcpy(&gray, values, sizeof(gray));
   }
   return gray;
 }
 
-// A warp converts a tile.
-//
-// A lane's interleaved pixels are three neighbouring packs, so that each load of a warp touches all of
-// 1536 bytes and takes a third of them. They come from memory once; the other two find them in the cache of the
-// processor. Packs that change hands in shared memory instead, each load one run of 512 bytes, were as fast
-// for large pictures and slower for small ones.
+// The packs of one lane: three neighbours of interleaved pixels, so that each load of a warp touches all of
+// 1536 bytes and takes a third of them, or one of each channel. Interleaved ones come from memory once; the other two
+// loads find them in the cache of the processor. Packs that change hands in shared memory instead, each load one
+// run of 512 bytes, were as fast for large pictures and slower for small ones.
+template <class T, bool interleaved>
+__device__ inline void convert_pack(
+    T* to, const T* from, int64_t channel_stride, const FactorsOf<T>& factors) {
+  Pack packs[3];
+#pragma unroll
+  for (int k = 0; k < 3; ++k) packs[k] = load(from + k * (interleaved ? kPack<T> : channel_stride));
+  store(to, gray_pack<T>(factors, [&](int i, int c) {
+    return interleaved ? element<T>(packs[(3 * i + c) / kPack<T>], (3 * i + c) % kPack<T>)
+                       : element<T>(packs[c], i);
+  }));
+}
+
+template <class T>
+__device__ inline void convert_pixel(
+    T* to, const T* from, int64_t channel_stride, const FactorsOf<T>& factors) {
+  *to = gray_pixel<T>(factors, from[0], from[channel_stride], from[2 * channel_stride]);
+}
+
+// One dense row, as most pictures are once they are merged: a thread's number says where its pack is, and for a few
+// threads more, which of the pixels behind the last pack is theirs.
+template <class T, bool interleaved, int threads>
+__global__ void __launch_bounds__(threads) row_kernel(
+    T* __restrict__ out, const T* __restrict__ in, const uint32_t packs, const uint32_t all,
+    const int64_t channel_stride, const FactorsOf<T> factors) {
+  const uint32_t i = blockIdx.x * threads + threadIdx.x;
+  if (i >= all) return;
+  constexpr int kStep = interleaved ? 3 : 1;
+  if (i < packs) {
+    const int64_t x = static_cast<int64_t>(i) * kPack<T>;
+    convert_pack<T, interleaved>(out + x, in + kStep * x, channel_stride, factors);
+  } else {
+    const int64_t x = static_cast<int64_t>(packs) * kPack<T> + (i - packs);
+    convert_pixel<T>(out + x, in + kStep * x, channel_stride, factors);
+  }
+}
+
+// Several rows: a warp converts a tile of one.
 template <class T, bool interleaved, int warps>
 __global__ void __launch_bounds__(kWarp* warps) packed_kernel(
-    T* __restrict__ out, const T* __restrict__ in, const Rows rows, const Weights weights,
-    const FixedWeights fixed) {
+    T* __restrict__ out, const T* __restrict__ in, const Rows rows, const FactorsOf<T> factors) {
   const uint32_t lane = threadIdx.x % kWarp;
   const uint32_t warp = threadIdx.x / kWarp;
   const uint32_t tile = blockIdx.x * warps + warp;
   if (tile >= rows.all_tiles) return;
 
-  const uint32_t row = rows.tiles == rows.all_tiles ? 0 : tile / rows.tiles;
+  constexpr int kStep = interleaved ? 3 : 1;
+  const uint32_t row = tile / rows.tiles;
   const int64_t x = static_cast<int64_t>(tile - row * rows.tiles) * kTile<T>;
-  const T* from = in + (row == 0 ? 0 : rows.offset(row)) + (interleaved ? 3 * x : x);
+  const T* from = in + rows.offset(row) + kStep * x;
   T* to = out + row * rows.width + x;
 
   if (const int64_t rest = rows.width - x; rest < kTile<T>) {
     for (int64_t i = lane; i < rest; i += kWarp) {
-      const T* pixel = from + i * (interleaved ? 3 : 1);
-      to[i] = gray_pixel<T>(
-          weights, fixed, pixel[0], pixel[rows.channel_stride], pixel[2 * rows.channel_stride]);
+      convert_pixel<T>(to + i, from + kStep * i, rows.channel_stride, factors);
     }
-    return;
+  } else {
+    const int64_t at = lane * kPack<T>;
+    convert_pack<T, interleaved>(to + at, from + kStep * at, rows.channel_stride, factors);
   }
-  Pack packs[3];
-#pragma unroll
-  for (int k = 0; k < 3; ++k) {
-    packs[k] = load(
-        from + (interleaved ? (3 * lane + k) * kPack<T>
-                            : k * rows.channel_stride + lane * kPack<T>));
-  }
-  const Pack gray = gray_pack<T>(weights, fixed, [&](int i, int c) {
-    return interleaved ? element<T>(packs[(3 * i + c) / kPack<T>], (3 * i + c) % kPack<T>)
-                       : element<T>(packs[c], i);
-  });
-  store(to + lane * kPack<T>, gray);
 }
 
 }  // namespace img2gray::cuda

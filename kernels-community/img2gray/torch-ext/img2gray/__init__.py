@@ -111,16 +111,26 @@ def _check_no_tangent(input: torch.Tensor) -> None:
         )
 
 
-def _fill_out(*_arguments: object) -> None:
+def _fill_out(_out: torch.Tensor, _image: torch.Tensor, weights: int) -> None:
     """The op only writes into `out`, whose shape is already known."""
+    _name_of_weights(weights)
 
 
 def _make_value(image: torch.Tensor, weights: int, channels_first: bool) -> torch.Tensor:
     layout = "chw" if channels_first else "hwc"
-    _check(image, list(_NUMBERS)[weights], layout)
+    _check(image, _name_of_weights(weights), layout)
     sizes = list(image.shape)
     del sizes[_LAYOUTS[layout][0]]
     return image.new_empty(sizes)
+
+
+def _name_of_weights(number: int) -> str:
+    """Return the name of weights that an op is given by number; refuse others as the op does."""
+    names = list(_NUMBERS)
+    if not 0 <= number < len(names):
+        spelled = "0 (default), 1 (bt601) or 2 (bt709)"
+        raise RuntimeError(f"weights must be {spelled}, not {number}")
+    return names[number]
 
 
 # How the ops spell what the function is given.

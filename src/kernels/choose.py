@@ -83,7 +83,7 @@ def find_candidate(
     if isinstance(found, Damage):
         _report_damage(wanted, found, settings, on_disk=located.on_disk)
     if settings.offline and not located.on_disk:
-        judge.skip(accepted, NOT_CACHED)
+        judge.reject(accepted, NOT_CACHED)
         return None
     data = fetch_metadata(wanted, store)
     metadata = _usable_metadata(data, judge, accepted)
@@ -119,12 +119,12 @@ def _nothing_fits(
 
 def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Metadata | None:
     if data is None:
-        judge.skip(accepted, Reason("metadata", "has no metadata.json"))
+        judge.reject(accepted, Reason("metadata", "has no metadata.json"))
         return None
     try:
         return parse_metadata(data)
     except MetadataError as err:
-        judge.pass_over(accepted, data, err)
+        judge.reject_or_raise(accepted, data, err)
         return None
 
 

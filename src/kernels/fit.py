@@ -89,14 +89,14 @@ class Judge:
             self._unfit[accepted.name] = _Unfit(metadata.minver, reason)
         return reason is None
 
-    def skip(self, accepted: Accepted, reason: Reason) -> None:
+    def reject(self, accepted: Accepted, reason: Reason) -> None:
         """Keep why a variant whose metadata cannot be used was passed over."""
         self.decisions = tuple(
             Rejected(d.name, d.variant, (reason,)) if d.name == accepted.name else d
             for d in self.decisions
         )
 
-    def pass_over(self, accepted: Accepted, data: bytes, err: MetadataError) -> None:
+    def reject_or_raise(self, accepted: Accepted, data: bytes, err: MetadataError) -> None:
         """Pass over a variant whose metadata is of a later time; raise where it is just wrong.
 
         Raises:
@@ -109,44 +109,30 @@ class Judge:
         if {fault.kind for fault in err.faults} != {"unknown-backend"}:
             raise err
         log.logger().warning("%s: %s is passed over: %s", self.what, accepted.name, err)
-        self.skip(accepted, Reason("metadata", "is for a backend that this client does not know"))
+        self.reject(accepted, Reason("metadata", "is for a backend that this client does not know"))
 
     def error(self, hint: str = "") -> NoVariantError | ClientTooOldError | DeviceError:
         """Return the error that says why none was taken."""
         unfit = self._unfit
-        if unfit and len(unfit) == len(self.fitting):
-            first = next(iter(unfit.values()))
-            name = next(iter(unfit))
-            kinds = {entry.reason.kind for entry in unfit.values()}
-            if kinds == {"client"}:
-                return ClientTooOldError(
-                    f"{self.what} ({name})", _dotted(first.needed), __version__
-                )
-            if not kinds <= {"client", "arch"}:
-                return self._nothing_fits(hint)
-            lines = [f"  {known}: {entry.reason}" for known, entry in unfit.items()]
-            return DeviceError(
-                name,
-                "\n".join(
-                    [
-                        f"{self.what} has no code for the devices of this system "
-                        f"({describe(self.system)}).",
-                        *lines,
-                        "Hide the device that is not meant (CUDA_VISIBLE_DEVICES), ask for another "
-                        "version, or use backend='cpu'.",
-                    ]
-                ),
-            )
-        return self._nothing_fits(hint)
+        kinds = {entry.reason.kind for entry in unfit.values()}
+        if len(unfit) < len(self.fitting) or not kinds or not kinds <= {"client", "arch"}:
+            return NoVariantError(self.what, describe(self.system), self.verdicts, hint=hint)
+        name, first = next(iter(unfit.items()))
+        if kinds == {"client"}:
+            return ClientTooOldError(f"{self.what} ({name})", _dotted(first.needed), __version__)
+        lines = [
+            f"{self.what} has no code for the devices of this system ({describe(self.system)}).",
+            *(f"  {known}: {entry.reason}" for known, entry in unfit.items()),
+            "Hide the device that is not meant (CUDA_VISIBLE_DEVICES), ask for another version, or use "
+            "backend='cpu'.",
+        ]
+        return DeviceError(name, "\n".join(lines))
 
     @property
     def lacks_cached(self) -> bool:
         """Whether a variant fits by its name and was passed over for not being in the cache."""
         rejected = (d for d in self.decisions if isinstance(d, Rejected))
         return any(reason.kind == NOT_CACHED.kind for d in rejected for reason in d.reasons)
-
-    def _nothing_fits(self, hint: str) -> NoVariantError:
-        return NoVariantError(self.what, describe(self.system), self.verdicts, hint=hint)
 
     @property
     def verdicts(self) -> tuple[Decision, ...]:

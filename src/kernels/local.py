@@ -63,7 +63,7 @@ def find_fitting(
         try:
             variant = verify_local(place)
         except MetadataError as err:
-            judge.pass_over(accepted, (place / FILE_NAME).read_bytes(), err)
+            judge.reject_or_raise(accepted, (place / FILE_NAME).read_bytes(), err)
             continue
         if judge.accepts(accepted, variant.metadata, check_arch=check_arch, on_disk=variant):
             return variant

@@ -105,7 +105,7 @@ def _find_by_digest(entry: LockedKernel, ref: KernelRef, request: Request) -> Va
                 f"was executed:\n{found}\nFetch it again with: kernels download"
             )
         else:
-            judge.skip(accepted, NOT_CACHED)
+            judge.reject(accepted, NOT_CACHED)
     error = judge.error()
     if isinstance(error, NoVariantError) and judge.lacks_cached:
         raise _not_downloaded(entry, str(error))

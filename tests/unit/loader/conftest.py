@@ -44,6 +44,8 @@ def write_variant(
     packages: tuple[str, ...] = (),
     provenance: Provenance | None = None,
     digest: bool = True,
+    upstream: str | None = None,
+    source: str | None = None,
 ) -> Path:
     """Write a variant directory with a digest in its metadata."""
     for path, content in (files or {"__init__.py": INIT}).items():
@@ -62,6 +64,8 @@ def write_variant(
         python_depends=packages,
         provenance=provenance,
         digest=digest_tree(place) if digest else None,
+        upstream=upstream,
+        source=source,
     )
     (place / FILE_NAME).write_bytes(format_metadata(metadata))
     return place

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from email.utils import formatdate
 
 import httpx2
 import pytest
@@ -215,6 +216,21 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_hub_asks(web, commit, monkeyp
     web.fault = lambda path: limits.pop() if path.endswith("a.py") and limits else None
     assert kernels.get_kernel("acme/toy").VALUE == 1
     assert slept == [6, 7]
+
+
+def test_a_rate_limit_may_be_told_as_a_date(web, commit, monkeypatch):
+    slept = []
+    monkeypatch.setattr("kernels.fetch.time.sleep", slept.append)
+    dates = [formatdate(time.time() + 9, usegmt=True), formatdate(0, usegmt=True), "soon"]
+    web.fault = lambda path: (
+        (429, {"retry-after": dates.pop(0)}, b"") if path.endswith("a.py") and dates else None
+    )
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    assert len(slept) == 3
+    assert 7 < slept[0] <= 9
+    # A date that has passed, and what cannot be read: the loader's own pause.
+    assert slept[1] == 0
+    assert 0 < slept[2] < 60
 
 
 def test_a_failed_download_does_not_go_on_with_the_other_files(web, publisher):

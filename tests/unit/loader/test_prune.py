@@ -200,6 +200,25 @@ def test_what_a_listing_that_stays_refers_to_stays(web, publisher, cache, capsys
     assert not [line for line in web.requests[asked:] if "/resolve/" in line]
 
 
+def test_what_names_a_variant_goes_with_its_listing(web, publisher, cache, capsys, monkeypatch):
+    """A listing without sha256 hashes needs a document that says which digest it has."""
+    monkeypatch.setenv("KERNELS_REF_TTL", "0")
+    for value in (1, 2):
+        publisher.publish(
+            "acme/toy", variants={"torch-cpu": {"a.py": "", "__init__.py": f"V={value}"}}
+        )
+        kernels.install_kernel("acme/toy")
+    in_use.forget()
+    assert len(list((cache / "index").iterdir())) == 2
+    assert prune(capsys, "--unreferenced", "--yes")[0] == 0
+    [left] = places(cache)
+    [index] = (cache / "index").iterdir()
+    assert index.read_text().strip() == left.name
+    asked = len(web.requests)
+    assert kernels.install_kernel("acme/toy").parent == left
+    assert not [line for line in web.requests[asked:] if "resolve" in line]
+
+
 def test_what_a_lock_names_stays(toys, cache, capsys, tmp_path, monkeypatch):
     [old] = [p for p in places(cache) if (p / "torch-cpu/__init__.py").read_text() == "VALUE = 1\n"]
     lock = tmp_path / "kernels.lock"

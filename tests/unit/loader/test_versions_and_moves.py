@@ -155,6 +155,13 @@ def test_a_move_to_nowhere_says_so(publisher, text, words):
     assert isinstance(error.value, ValueError)
 
 
+def test_a_status_beyond_any_reason_is_not_read(web, publisher):
+    moved_to(publisher, "acme/a", "#" * (1 << 20))
+    with pytest.raises(RedirectError, match=r"kernel-status\.toml has 1048576 bytes"):
+        kernels.get_kernel("acme/a")
+    assert not [line for line in web.requests if "resolve" in line]
+
+
 def test_a_status_of_another_kind_changes_nothing(publisher):
     publisher.publish("acme/toy", extra={"kernel-status.toml": 'kind = "archived"\n'})
     assert kernels.get_kernel("acme/toy").VALUE == 1

@@ -117,6 +117,25 @@ def test_what_no_wheel_can_be_made_of_says_so(toy, publisher, out, capsys):
     assert run(["to-wheel", "acme/toy-x", "1.1.2", "--python-version", "three"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("urls", "shown"),
+    [
+        ({"upstream": "https://host/up"}, "https://host/up"),
+        ({"upstream": "https://host/up", "source": "https://host/src"}, "https://host/src"),
+        ({}, None),
+    ],
+)
+def test_a_wheel_says_where_its_sources_are(publisher, out, urls, shown):
+    publisher.publish("acme/toy", branch="v3", **urls)
+    assert run(["to-wheel", "acme/toy", "3", "--out", str(out)]) == 0
+    [wheel] = out.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [n for n in archive.namelist() if n.endswith("METADATA")]
+        lines = archive.read(metadata).decode().splitlines()
+    found = [line for line in lines if line.startswith("Project-URL")]
+    assert found == ([f"Project-URL: Source, {shown}"] if shown else [])
+
+
 def test_a_number_is_a_version_branch(publisher, out):
     publisher.publish("acme/toy", branch="v3")
     assert run(["to-wheel", "acme/toy", "3", "--out", str(out)]) == 0

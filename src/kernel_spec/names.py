@@ -29,8 +29,12 @@ _REPO_ID_LENGTH = 96
 
 # What is unsafe on some system: control characters, the other separator, and the colon of drive
 # letters and alternate streams.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\:]")
 _PART_LENGTH = 255
+# Systems take 4096 bytes for a whole path, of which the folders around a repository are a part; and
+# what makes and removes folders calls itself for each that is inside another.
+_PATH_LENGTH = 1024
+_DEEPEST = 100
 # Percent-encoding makes at most three bytes of one.
 _REF_LENGTH = _PART_LENGTH // 3
 _UNSAFE_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
@@ -224,7 +228,7 @@ def parse_safe_path(text: str) -> PurePosixPath:
     """
     fault = path_fault(text)
     if fault is not None:
-        raise FormatError(f"unsafe path {text!r}: {fault}")
+        raise FormatError(f"unsafe path {text[:200]!r}: {fault}")
     return PurePosixPath(text)
 
 
@@ -236,11 +240,12 @@ def path_fault(text: str) -> str | None:
         return "it is absolute"
     if _UNSAFE.search(text) is not None:
         return "it holds a backslash, a colon or a control character"
-    for part in text.split("/"):
-        fault = _part_fault(part)
-        if fault is not None:
-            return fault
-    return None
+    if len(text) > _PATH_LENGTH or (not text.isascii() and _is_longer(text, _PATH_LENGTH)):
+        return f"it is longer than {_PATH_LENGTH} bytes"
+    parts = text.split("/")
+    if len(parts) > _DEEPEST:
+        return f"it has more than {_DEEPEST} parts"
+    return next((fault for part in parts if (fault := _part_fault(part)) is not None), None)
 
 
 def _part_fault(part: str) -> str | None:
@@ -252,9 +257,13 @@ def _part_fault(part: str) -> str | None:
         return "it holds .git"
     if not part.isascii() and not _is_encodable(part):
         return "it holds a surrogate, which no encoding writes"
-    if len(part) > _PART_LENGTH or len(part.encode()) > _PART_LENGTH:
+    if len(part) > _PART_LENGTH or _is_longer(part, _PART_LENGTH):
         return f"a part is longer than {_PART_LENGTH} bytes"
     return None
+
+
+def _is_longer(text: str, size: int) -> bool:
+    return len(text.encode(errors="surrogatepass")) > size
 
 
 def _is_encodable(text: str) -> bool:

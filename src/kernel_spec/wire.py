@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from reprlib import Repr
 from typing import Any, NamedTuple
 
 from kernel_spec.errors import WireError
 from kernel_spec.names import COMMIT, SHA1, SHA256, path_fault
+
+# What a hub sent may be of any length and depth; so much of it stands in a message.
+_shown = Repr()
+_shown.maxstring = _shown.maxother = 100
 
 
 class TreeFile(NamedTuple):
@@ -70,7 +75,9 @@ def _read_refs(table: Mapping[str, Any], key: str, *, required: bool = False) ->
         fields = _object(entry, where)
         commit = _text(fields, "targetCommit", where)
         if COMMIT.fullmatch(commit) is None:
-            raise WireError(f"{where}.targetCommit: expected a commit id, found {commit!r}")
+            raise WireError(
+                f"{where}.targetCommit: expected a commit id, found {_shown.repr(commit)}"
+            )
         name = _text(fields, "name", where)
         # git has no other, nobody can ask for one, and it is told in messages.
         if name.isprintable():
@@ -109,7 +116,9 @@ def parse_tree(answer: Any) -> tuple[TreeFile, ...]:
             case "directory":
                 continue
             case kind:
-                raise WireError(f"{where}.type: expected file or directory, found {kind!r}")
+                raise WireError(
+                    f"{where}.type: expected file or directory, found {_shown.repr(kind)}"
+                )
     return tuple(files)
 
 
@@ -117,17 +126,17 @@ def _read_file(fields: Mapping[str, Any], where: str) -> TreeFile:
     path = _text(fields, "path", where)
     fault = path_fault(path)
     if fault is not None:
-        raise WireError(f"{where}.path: unsafe path {path!r}: {fault}")
+        raise WireError(f"{where}.path: unsafe path {_shown.repr(path)}: {fault}")
     oid = _text(fields, "oid", where)
     if SHA1.fullmatch(oid) is None:
-        raise WireError(f"{where}.oid: expected 40 hex digits, found {oid!r}")
+        raise WireError(f"{where}.oid: expected 40 hex digits, found {_shown.repr(oid)}")
     if fields.get("lfs") is None:
         return TreeFile(path=path, size=_size(fields, where), oid=oid)
     lfs_where = f"{where}.lfs"
     lfs = _object(fields["lfs"], lfs_where)
     sha256 = _text(lfs, "oid", lfs_where)
     if SHA256.fullmatch(sha256) is None:
-        raise WireError(f"{lfs_where}.oid: expected 64 hex digits, found {sha256!r}")
+        raise WireError(f"{lfs_where}.oid: expected 64 hex digits, found {_shown.repr(sha256)}")
     return TreeFile(path=path, size=_size(lfs, lfs_where), oid=oid, sha256=sha256)
 
 
@@ -170,7 +179,7 @@ def parse_organization(answer: Any) -> Organization:
     trusted = table.get("trustedKernelPublisher", False)
     if type(trusted) is not bool:
         raise WireError(
-            f"organization.trustedKernelPublisher: expected true or false, found {trusted!r}"
+            f"organization.trustedKernelPublisher: expected true or false, found {_shown.repr(trusted)}"
         )
     name = _text(table, "name", "organization")
     full_name = table.get("fullname")
@@ -202,12 +211,12 @@ def _array(value: Any, where: str) -> list[Any]:
 def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str):
-        raise WireError(f"{where}.{key}: expected a text, found {value!r}")
+        raise WireError(f"{where}.{key}: expected a text, found {_shown.repr(value)}")
     return value
 
 
 def _size(table: Mapping[str, Any], where: str) -> int:
     value = table.get("size")
     if type(value) is not int or value < 0:
-        raise WireError(f"{where}.size: expected a number of bytes, found {value!r}")
+        raise WireError(f"{where}.size: expected a number of bytes, found {_shown.repr(value)}")
     return value

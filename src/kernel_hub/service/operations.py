@@ -21,8 +21,6 @@ INLINE_LIMIT = 10 * 1024**2
 # The published builder has Xet alone for larger ones, and sends them within the commit otherwise.
 LINE_LIMIT = 64 * 1024**2 // 3 * 4 + 64 * 1024
 OPERATIONS_LIMIT = 25_000
-# Systems take 4096 bytes for the whole path, of which a hub's own folders are a part.
-PATH_LIMIT = 1024
 BODY_LIMIT = 2 * 1024**3
 
 
@@ -164,8 +162,6 @@ def _read_operation(key: str, value: dict[str, Any], number: int, folder: Path) 
     if key == "deletedFolder":
         path = path.rstrip("/")
     fault = path_fault(path)
-    if fault is None and len(path.encode()) > PATH_LIMIT:
-        fault = f"it is longer than {PATH_LIMIT} bytes"
     if fault is not None:
         raise RequestError(f"{where}: unsafe path {path[:200]!r}: {fault}.")
     match key:

@@ -46,6 +46,8 @@ def hub_of(handler):
         ([entry("/etc/passwd")], "absolute"),
         ([entry("build/torch-cpu/a.py"), entry("build/torch-cpu/a.py", 2)], "twice"),
         ([entry("build/torch-cpu/a"), entry("build/torch-cpu/a/b.py")], "a file and a folder"),
+        ([entry("build/torch-cpu/" + "d/" * 1500 + "a.py")], "longer than 1024 bytes"),
+        ([entry("build/torch-cpu/" + "d/" * 300 + "a.py")], "more than 100 parts"),
         ([entry("build/torch-cpu/a.py", -1)], "size"),
         ([entry("build/torch-cpu/a.py", 1e999)], "size"),
     ],

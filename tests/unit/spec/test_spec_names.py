@@ -14,6 +14,7 @@ from kernel_spec.names import (
     module_name,
     parse_repo_id,
     parse_safe_path,
+    path_fault,
     ref_fault,
     version_of_branch,
 )
@@ -186,3 +187,20 @@ def test_good_ref_names(name):
 )
 def test_bad_ref_names(name):
     assert ref_fault(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("d/" * 99 + "x", None),
+        ("d/" * 100 + "x", "more than 100 parts"),
+        (("d" * 100 + "/") * 10 + "x" * 14, None),
+        (("d" * 100 + "/") * 10 + "x" * 15, "longer than 1024 bytes"),
+        (("ü" * 100 + "/") * 5 + "x" * 19, None),
+        (("ü" * 100 + "/") * 5 + "x" * 20, "longer than 1024 bytes"),
+        ("\x9b31m.py", "control character"),
+    ],
+)
+def test_paths_that_no_system_holds_below_a_few_folders(path, fault):
+    found = path_fault(path)
+    assert found is fault is None or fault in found

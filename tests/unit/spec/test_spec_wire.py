@@ -141,3 +141,13 @@ def test_names_of_refs_that_would_steer_a_terminal_are_left_out():
     names = ["main", "v1", "\x1b[31mred", "a\nb", "\ud800", "\x9b1m", "feature/ünï"]
     answer = {"branches": [{"name": name, "targetCommit": "a" * 40} for name in names]}
     assert [ref.name for ref in parse_refs(answer).branches] == ["feature/ünï", "main", "v1"]
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 10**7, ["x"] * 10**6, 10**4000, [[[[[[[[[["deep"]]]]]]]]]], None]
+)
+@pytest.mark.parametrize("key", ["path", "oid", "type"])
+def test_what_a_hub_sends_does_not_fill_the_message(key, value):
+    with pytest.raises(WireError) as caught:
+        parse_tree([{"type": "file", "path": "a", "oid": "0" * 40, "size": 1, key: value}])
+    assert len(str(caught.value)) < 400

@@ -336,15 +336,35 @@ def _write(
 
 
 def _discard(store: Store, key: str, damage: Damage) -> None:
-    """Take a damaged variant away, in one step."""
-    place = damage.path
+    """Take a damaged variant away."""
     variants = store.folder("variants")
-    while place.parent != variants:
-        place = place.parent
+    place = variants / damage.path.relative_to(variants).parts[0]
     with writing(place):
-        aside = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=_made(store.folder("tmp"))))
-        place.rename(aside / "variant")
+        take_away(store, place, key)
+
+
+def take_away(store: Store, place: Path, key: str) -> Path:
+    """Move a variant out of ``variants/`` in one step, so that no load sees a part of it, and remove it there.
+
+    Args:
+        store: the cache.
+        place: ``variants/<digest>``.
+        key: the lock that the caller holds, or the digest.
+
+    Returns:
+        The folder below ``tmp/`` that it went to, which is there still where it could not be emptied.
+
+    Raises:
+        OSError: it could not be moved, and is where it was.
+    """
+    aside = Path(tempfile.mkdtemp(prefix=f"{key[:32]}-", dir=_made(store.folder("tmp"))))
+    try:
+        place.rename(aside / place.name)
+    except OSError:
+        aside.rmdir()
+        raise
     shutil.rmtree(aside, ignore_errors=True)
+    return aside
 
 
 def _made(directory: Path) -> Path:

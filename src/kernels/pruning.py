@@ -6,8 +6,6 @@ uses it. A variant leaves ``variants/`` by one rename, so that no load ever sees
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -23,7 +21,7 @@ from kernels.cached import (
     list_variants,
 )
 from kernels.in_use import claim
-from kernels.install import sweep_leftover
+from kernels.install import sweep_leftover, take_away
 from kernels.lockfile import LockFile
 from kernels.store import Store
 
@@ -250,18 +248,10 @@ def _remove_variant(store: Store, place: Path) -> str:
     with claim(place) as free:
         if not free:
             return "a process has begun to use it"
-        temporary = store.folder("tmp")
-        temporary.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f"{place.name[:32]}-", dir=temporary))
         try:
-            place.rename(aside / place.name)
+            aside = take_away(store, place, place.name)
         except FileNotFoundError:
-            # Somebody else was faster.
-            pass
-        except OSError:
-            aside.rmdir()
-            raise
-    shutil.rmtree(aside, ignore_errors=True)
+            return ""  # somebody else was faster
     return f"{aside} could not be emptied; a later prune goes on there" if aside.exists() else ""
 
 

@@ -9,7 +9,9 @@ User Guide.
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -190,16 +192,17 @@ def _wheel(parsed: Variant, tag: str) -> str:
 
 
 def _record(files: dict[str, bytes], itself: str) -> str:
-    rows = []
+    text = io.StringIO()
+    # A path may hold a comma.
+    rows = csv.writer(text, lineterminator="\n")
     for path, data in sorted(files.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
-        rows.append(f"{path},sha256={digest},{len(data)}\n")
-    return "".join([*rows, f"{itself},,\n"])
+        rows.writerow([path, f"sha256={digest}", len(data)])
+    rows.writerow([itself, "", ""])
+    return text.getvalue()
 
 
 def _zip(files: dict[str, bytes]) -> bytes:
-    import io
-
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in _ordered(files):

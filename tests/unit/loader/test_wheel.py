@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import sys
@@ -163,3 +164,18 @@ def test_a_library_for_a_later_glibc_than_the_tag_says_is_refused(publisher, out
     assert "_x.abi3.so needs glibc 2.99" in capsys.readouterr().err
     assert not out.exists()
     assert run([*words, "--manylinux-version", "2.99"]) == 0
+
+
+def test_the_record_names_every_file_whatever_its_name_is(publisher, out):
+    names = ("a,b.txt", 'q"uote.txt', "ünï.txt", " blank.txt")
+    files = {"__init__.py": "", **dict.fromkeys(names, "x")}
+    publisher.publish("acme/toy", branch="main", variants={"torch-cpu": files}, tags=("v1.0.0",))
+    assert run(["to-wheel", "acme/toy", "1.0.0", "--out", str(out)]) == 0
+    [wheel] = out.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        record = archive.read("toy-1.0.0+cpu.dist-info/RECORD").decode()
+        # As pip reads it: a file of comma-separated values.
+        rows = list(csv.reader(record.splitlines()))
+        assert {len(row) for row in rows} == {3}
+        assert {path for path, _, _ in rows} == set(archive.namelist())
+    assert {f"toy/{name}" for name in names} <= {path for path, _, _ in rows}

@@ -65,6 +65,13 @@ def test_noarch_capabilities_are_judged_too() -> None:
     )
 
 
+def test_a_lowest_version_may_be_the_highest() -> None:
+    bounds = '[torch]\nsrc = ["a.cpp"]\nminver = "2.10"\nmaxver = "{}"\n'
+    assert parse_build(f"{GENERAL}{bounds.format('2.10')}{KERNEL}".encode()).components
+    [line] = faults(f"{GENERAL}{bounds.format('2.9')}{KERNEL}")
+    assert '"2.9" is below minver = "2.10"' in line
+
+
 @pytest.mark.parametrize(
     ("typo", "meant"), [("torhc", "torch"), ("torch-noach", "torch-noarch"), ("tvmffi", "tvm-ffi")]
 )

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from kernel_spec.errors import FormatError, IntegrityError
 from kernel_spec.listing import Listing, hash_file
@@ -61,9 +62,17 @@ def staging_folder(repository: Path) -> Iterator[Path]:
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which the operating system frees where its holder is killed."""
-    with (folder / _LOCK).open("ab") as lock:
+    with _open_lock(folder / _LOCK) as lock:
         _acquire(lock.fileno())
         yield
+
+
+def _open_lock(place: Path) -> BinaryIO:
+    try:
+        return place.open("ab")
+    except PermissionError:
+        # Another user made it, and to hold it needs no right to write.
+        return place.open("rb")
 
 
 def _acquire(descriptor: int) -> None:

@@ -579,3 +579,16 @@ def test_a_hub_whose_owners_may_not_be_listed_is_published_to(hub, write):
         assert [ref.name for ref in directory.read_refs(hub, REPO).branches] == ["v1"]
     finally:
         hub.root.chmod(0o755)
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_lock_that_another_user_made_is_held_all_the_same(hub, write):
+    """In a folder that several write to, each lock is of whoever came first."""
+    files = write({"a.py": "a"})
+    publish(hub, files)
+    for place in (hub.root, hub.root / "acme", hub.root / "acme/relu"):
+        (place / ".lock").chmod(0o444)
+    for name in ("bob/relu", "acme/silu", "acme/relu"):
+        repo = RepoId(*name.split("/"))
+        directory.publish(hub, repo, files, branch="v2", parent=None)
+    assert len(directory.repositories(hub)) == 3

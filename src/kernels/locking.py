@@ -177,9 +177,10 @@ def _is_known(name: str, located: Located) -> bool:
 def _read_variant(wanted: Wanted) -> _Variant | None:
     """Return the digest of a variant; None, with a warning, where its metadata cannot be used."""
     data = fetch_metadata(wanted)
+    if data is None:
+        log.logger().warning("%s is not locked: it has no %s", wanted, METADATA_NAME)
+        return None
     try:
-        if data is None:
-            raise MetadataError(f"{METADATA_NAME}: there is none", ())
         metadata = parse_metadata(data)
     except MetadataError as err:
         log.logger().warning("%s is not locked: %s", wanted, err)

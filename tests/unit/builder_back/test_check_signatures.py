@@ -135,6 +135,16 @@ def test_a_wrong_kind_is_named(kind: str, cxx: str, said: str) -> None:
     assert unread == []
 
 
+def test_what_cannot_be_read_is_listed_and_not_judged() -> None:
+    boxed = [(Boxed(key="CPU", name="f", symbol="_Z"), "torch::stable::detail::boxer<?>")]
+    ops = {"f": RegisteredOp(schema="f($0)", keys=frozenset({"CPU"}))}
+    schemas = {"f": Schema(arguments=("Tensor",), returns=())}
+    assert list(check_signatures("k.so", boxed, ops, schemas, Registrations(calls=()))) == []
+    assert len(list_unread(boxed, schemas)) == 1
+    known = [(boxed[0][0], readable("void (double)"))]
+    assert list(check_signatures("k.so", known, ops, {}, Registrations(calls=()))) == []
+
+
 def test_a_wrong_number_is_named() -> None:
     schema = Schema(arguments=("Tensor",), returns=("Tensor", "int"))
     (message,), _ = find("torch::stable::Tensor ()", schema)

@@ -487,6 +487,30 @@ class TestOverHttp:
         (folder / "kernels.lock").write_text(json.dumps([entry]))
         assert kernels.get_locked_kernel("acme/toy", folder / "kernels.lock").VALUE == 1
 
+    def test_whether_a_publisher_is_trusted_is_asked_for_each_lock(
+        self, web, publisher, project, call
+    ):
+        publisher.publish("acme/toy")
+        folder = project('"acme/toy" = 1')
+        assert kernels.has_kernel("acme/toy")
+        assert kernels.get_kernel("acme/toy").VALUE == 1
+        web.trusted.discard("acme")
+        assert kernels.get_kernel("acme/toy").VALUE == 1, "within the time of a record"
+        code, _, err = call("lock")
+        assert code == 1
+        assert "kernels trust add acme" in err
+        assert not (folder / "kernels.lock").exists()
+
+    def test_a_variant_without_metadata_is_left_out_and_told(
+        self, web, publisher, project, call, warnings_of
+    ):
+        publisher.publish("acme/toy", extra={"build/torch-cuda/__init__.py": "VALUE = 1\n"})
+        folder = project('"acme/toy" = 1')
+        assert call("lock")[0] == 0
+        assert [*entries(folder)[0].variants] == ["torch-cpu"]
+        [warning] = [line for line in warnings_of() if "torch-cuda" in line]
+        assert warning.endswith("is not locked: it has no metadata.json")
+
     def test_a_range_has_no_place_in_a_published_form(self, web, publisher, project, call):
         publisher.publish("acme/toy", tags=("v1.0.0",))
         project('"acme/toy" = ">=1"')

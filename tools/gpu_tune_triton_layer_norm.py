@@ -1,7 +1,7 @@
 """Sweep the forms of triton-layer-norm's compiled kernels, and what a call costs on the host.
 
     python tools/gpu_tune_triton_layer_norm.py build FOLDER [--nvcc NVCC]     needs no GPU
-    python tools/gpu_tune_triton_layer_norm.py run FOLDER [forward | few] [backward] [host]
+    python tools/gpu_tune_triton_layer_norm.py run FOLDER [forward | few | layer] [backward] [host]
 
 Each form is checked, then all take turns with a copy, Triton's kernel and the peers;
 `docs/kernels/triton-layer-norm.md` says what was concluded.
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import os
+import runpy
 import statistics
 import subprocess
 import sys
@@ -28,6 +30,9 @@ LIBRARY = "forms.so"
 EPS = 1e-5
 SHAPES = [(256 << power, 4096) for power in range(8)] + [
     (rows, hidden) for hidden in (2048, 5120, 8192, 16384) for rows in (1024, 16384)
+]
+LAYER_SHAPES = [(256 << power, 4096) for power in (0, 1, 2, 4, 7)] + [
+    (rows, hidden) for hidden in (2048, 8192) for rows in (1024, 16384)
 ]
 FEW_SHAPES = [(256, 4096), (1024, 4096), (4096, 4096), (32768, 4096)] + [
     (16384, hidden) for hidden in (2048, 5120, 8192)
@@ -52,111 +57,102 @@ def current_stream() -> ctypes.c_void_p:
     return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
 
-def peers(x, module, kernel) -> Calls:
+def peers(x, module, kernel, op: str) -> Calls:
     import torch
-    import torch.nn.functional as F
 
-    calls: Calls = {
-        "clone": x.clone,
-        "torch": lambda: F.rms_norm(x, x.shape[-1:], module.weight, EPS),
-        "ours": lambda: kernel.rms_norm_fn(x, module.weight, eps=EPS),
-    }
-    if x.shape[0] <= 1024 or x.shape[1] == 8192:  # where it is the best peer; it takes long
-        compiled = torch.compile(module, dynamic=False)
-        calls["compile"] = lambda: compiled(x)
+    benchmark = runpy.run_path(str(PROJECT / "benchmarks" / "benchmark.py"))
+    ways = benchmark["ways"](kernel, op, module)
+    del ways["eager"]
+    # Where it is the best peer: it takes long to compile.
+    if x.shape[0] > 1024 and x.shape[1] != 8192:
+        del ways["compile"]
     launch = sys.modules[f"{kernel.__name__}._launch"]
-    plan = launch.find_plan(x, None, module.weight, None, True, None)
-    calls["triton"] = lambda: plan.norm(x, module.weight, None, EPS)
-    try:
-        from liger_kernel.transformers import LigerRMSNorm
-    except ImportError:
-        return calls
-    liger = LigerRMSNorm(x.shape[-1], eps=EPS)
-    liger.weight = module.weight
-    return calls | {"liger": lambda: liger(x)}
+    bias = getattr(module, "bias", None)
+    plan = launch.find_plan(x, None, module.weight, bias, op == "rms_norm", None)
+    ways["triton"] = lambda x: plan.norm(x, module.weight, bias, EPS)
+    ways["clone"] = torch.clone
+    return {name: functools.partial(way, x) for name, way in ways.items()}
 
 
-def forms(x, weight, library: ctypes.CDLL) -> Calls:
+def forms(x, module, library: ctypes.CDLL, op: str) -> Calls:
+    """Every form that fits the rows, each with a result of its own, as the peers have."""
     import torch
 
     rows, hidden = x.shape
-    y = torch.empty_like(x)
+    bias = getattr(module, "bias", None)
+    parameters = [module.weight.data_ptr(), None if bias is None else bias.data_ptr()]
+    inputs = [ctypes.c_void_p(pointer) for pointer in (x.data_ptr(), *parameters)]
     found: Calls = {}
+
+    def add(name: str, function: str, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        def call():
+            y = torch.empty_like(x)
+            status = getattr(library, function)(
+                *(*before, int(op == "rms_norm"), *inputs, address(y), rows),
+                *(*after, current_stream()),
+            )
+            assert status == 0
+            return y
+
+        found[name] = call
+
     for packs in (1, 2, 4):
         threads = -(-hidden // (8 * packs * 32)) * 32
-        if threads > 512:
-            continue
-        for crowded, pdl, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 1)):
-            if (pdl and rows > 4096) or (crowded and packs == 1):
+        for crowded, pdl in ((0, 0), (0, 1), (1, 0)):
+            if threads > 512 or (pdl and rows > 4096) or (crowded and packs == 1):
                 continue
-            if whole and (packs, hidden) not in {(2, 2048), (2, 4096), (2, 8192)}:
-                continue
-            sizes = (hidden, threads, 1, packs, pdl, crowded, whole)
-            tensors = (address(x), address(weight), address(y))
-            arguments = [*tensors, ctypes.c_int64(rows), *sizes, current_stream()]
-
-            def call(arguments=arguments):
-                assert library.tuned_forward(*arguments) == 0
-                return y
-
-            kind = "whole " if whole else ""
-            name = (
-                f"{kind}{threads} x {packs}{' crowded' if crowded else ''}{' pdl' if pdl else ''}"
-            )
-            found[name] = call
+            name = f"{threads} x {packs}{' crowded' if crowded else ''}{' pdl' if pdl else ''}"
+            add(name, "tuned_forward", (), (hidden, threads, packs, pdl, crowded))
+    numbers = (ctypes.c_int * 4)()
+    index = 0
+    while library.describe_whole(index, numbers):
+        threads, packs, blocks, keeps = numbers
+        name = f"whole {threads} x {packs}, {blocks} blocks{', keeps' * keeps}"
+        if threads * packs * 8 == hidden:
+            add(name, "tuned_whole", (index,), (int(rows * hidden < 1 << 25),))
+        index += 1
     return found
 
 
-class RMSNorm:
-    """The tutorial's module; made when torch is there."""
-
-    def __new__(cls, hidden: int):
-        import torch
-        from torch import nn
-
-        class Module(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.weight = nn.Parameter(torch.randn(hidden))
-                self.variance_epsilon = EPS
-
-            def forward(self, x):
-                variance = x.float().pow(2).mean(-1, keepdim=True)
-                return (self.weight * (x * torch.rsqrt(variance + EPS))).to(x.dtype)
-
-        return Module().cuda().half()
-
-
-def sweep_forward(library: ctypes.CDLL, shapes: list[tuple[int, int]]) -> None:
+def sweep_forward(library: ctypes.CDLL, op: str, shapes: list[tuple[int, int]]) -> None:
     import torch
-    import torch.nn.functional as F
 
     from kernels import get_kernel
-    from kernels.bench.timing import make_timer, time_in_turns
+    from kernels.bench.timing import make_timer, median_ratio, time_in_turns
 
     torch._dynamo.config.recompile_limit = 64
     timer = make_timer(torch.device("cuda"))
     kernel = get_kernel(REPO_ID)
+    benchmark = runpy.run_path(str(PROJECT / "benchmarks" / "benchmark.py"))
     for rows, hidden in shapes:
         x = torch.randn(rows, hidden, device="cuda", dtype=torch.float16)
-        module = RMSNorm(hidden).requires_grad_(False)
-        expected = F.rms_norm(x.double(), (hidden,), module.weight.double(), EPS)
-        calls = forms(x, module.weight, library) | peers(x, module, kernel)
+        module = benchmark["MODULES"][op](hidden).cuda().half().requires_grad_(False)
+        calls = forms(x, module, library, op) | peers(x, module, kernel, op)
+        expected = benchmark["exact"](op, module, x.double())
         for name, call in calls.items():
             error = ((call().double() - expected).norm() / expected.norm()).item()
             if not error < 1e-3 and name != "clone":
-                print(f"WRONG {rows} x {hidden} {name}: {error}")
+                print(f"WRONG {op} {rows} x {hidden} {name}: {error}")
         del expected
-        print(f"\n{rows} x {hidden}: form, cold us, warm us, loop us")
+        print(
+            f"\n{op} {rows} x {hidden}: form, cold us (its rounds), its time / ours, warm us, loop us"
+        )
         found = {
-            way: {
-                name: statistics.median(times)
-                for name, times in time_in_turns(timer, calls, way, rounds=rounds).items()
-            }
-            for way, rounds in (("cold", 7), ("warm", 3), ("loop", 3))
+            way: time_in_turns(timer, calls, way, rounds=rounds)
+            for way, rounds in (("cold", 11 if rows <= 1024 else 7), ("warm", 5), ("loop", 3))
         }
-        for name in sorted(calls, key=found["cold"].__getitem__):
-            print(f"  {name:25}", *(f"{found[way][name]:8.2f}" for way in found))
+        medians = {
+            way: {name: statistics.median(times) for name, times in of.items()}
+            for way, of in found.items()
+        }
+        for name in sorted(calls, key=medians["cold"].__getitem__):
+            cold = found["cold"]
+            print(
+                f"  {name:38} {medians['cold'][name]:8.2f} ({min(cold[name]):.2f} to {max(cold[name]):.2f})"
+                f" {median_ratio(cold['ours'], cold[name]):6.3f}"
+                f" {medians['warm'][name]:8.2f} {medians['loop'][name]:8.2f}",
+                flush=True,
+            )
 
 
 def sweep_backward(library: ctypes.CDLL) -> None:
@@ -301,10 +297,11 @@ def main() -> None:
     parts = {
         "host": host,
         "backward": lambda: sweep_backward(library),
-        "forward": lambda: sweep_forward(library, SHAPES),
-        "few": lambda: sweep_forward(library, FEW_SHAPES),
+        "forward": lambda: sweep_forward(library, "rms_norm", SHAPES),
+        "few": lambda: sweep_forward(library, "rms_norm", FEW_SHAPES),
+        "layer": lambda: sweep_forward(library, "layer_norm", LAYER_SHAPES),
     }
-    for name in options.parts or ("host", "backward", "forward"):
+    for name in options.parts or ("host", "backward", "forward", "layer"):
         parts[name]()
 
 

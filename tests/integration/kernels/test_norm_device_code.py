@@ -165,28 +165,33 @@ def test_forward(
         assert_near(total, h, total.dtype)
 
 
-@pytest.mark.parametrize("is_rms", [True, False], ids=["rms", "layer"])
-@pytest.mark.parametrize("rows", [2, 31], ids=["", "as many as run at once"])
-@pytest.mark.parametrize("hidden", [4096, 8192])
+@pytest.mark.parametrize(("is_rms", "has_bias"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize("mean", [0.0, 300.0], ids=str)
+@pytest.mark.parametrize("hidden", [2048, 4096, 8192])
 def test_forward_of_common_lengths(
-    code: ctypes.CDLL, reference: ModuleType, hidden: int, rows: int, is_rms: bool
+    code: ctypes.CDLL,
+    reference: ModuleType,
+    hidden: int,
+    mean: float,
+    is_rms: bool,
+    has_bias: bool,
 ) -> None:
+    """Also of rows that lie far from zero, where nothing may cancel."""
     torch.manual_seed(hidden)
-    rows = rows if hidden == 4096 else 1
-    x, weight, bias = (
-        draw(*s, dtype=torch.bfloat16) for s in ((rows, hidden), (hidden,), (hidden,))
-    )
-    y = poisoned(rows, hidden, dtype=x.dtype)
+    rows, dtype = 2, torch.float16
+    x = (torch.randn(rows, hidden) * 4 + mean).to(dtype)
+    weight, bias = (draw(hidden, dtype=dtype) for _ in range(2))
+    y = poisoned(rows, hidden, dtype=dtype)
     call = ForwardCall(
-        *(x.data_ptr(), None, weight.data_ptr(), None if is_rms else bias.data_ptr()),
-        *(y.data_ptr(), None, rows, hidden, hidden, 0, EPS, is_rms, ELEMENTS[x.dtype], False),
+        *(x.data_ptr(), None, weight.data_ptr(), bias.data_ptr() if has_bias else None),
+        *(y.data_ptr(), None, rows, hidden, hidden, 0, EPS, is_rms, ELEMENTS[dtype], False),
         *(False, False),
     )
     assert code.forward(ctypes.byref(call)) == 0
-    exact = reference.norm(
-        *(x.double(), weight.double(), None if is_rms else bias.double(), EPS), is_rms=is_rms
+    wide_bias = bias.double() if has_bias else None
+    assert_near(
+        y, reference.norm(x.double(), weight.double(), wide_bias, EPS, is_rms=is_rms), dtype
     )
-    assert_near(y, exact, x.dtype)
 
 
 @pytest.mark.parametrize("first", [-1000.0, 0.0, 3e4], ids=str)

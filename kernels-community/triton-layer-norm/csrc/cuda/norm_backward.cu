@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(kPackThreads, packs == 1 ? 2 : 1)
   int columns[packs];
 #pragma unroll
   for (int n = 0; n < packs; ++n) columns[n] = (threadIdx.x + n * blockDim.x) * kCount;
+  let_successor_come();
   wait_for_predecessor();
 
   Pack<W, kCount> weight[packs];
@@ -236,6 +237,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     return a.weight ? to_float(dy[c]) * to_float(static_cast<const W*>(a.weight)[c])
                     : to_float(dy[c]);
   };
+  let_successor_come();
   wait_for_predecessor();
   float means[2] = {0, 0};
   if constexpr (!is_rms) {
@@ -274,6 +276,7 @@ __global__ void __launch_bounds__(kWarp * kRowsAtOnce)
     walking_shares_kernel(const __grid_constant__ BackwardArguments a) {
   __shared__ float shared[2][kRowsAtOnce][kWarp];
   const int column = blockIdx.y * kWarp + threadIdx.x;
+  let_successor_come();
   wait_for_predecessor();
   float dweight = 0;
   float dbias = 0;
@@ -314,6 +317,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   __shared__ float shared[kMaxWarps][kWarp + 1];
   const int column = blockIdx.x * kWarp + threadIdx.x;
   const float* shares = a.shares[blockIdx.y];
+  let_successor_come();
   wait_for_predecessor();
   float sum = 0;
   if (column < a.hidden) {

@@ -63,7 +63,7 @@ struct BackwardCall {
 // How a kernel is laid over its rows: `threads` for each row, and `rows` rows in a block. A thread
 // holds `packs` packs of 16 bytes; 0: it walks along the row, element by element. Where there are many
 // rows, blocks may be crowded: more of them at once, with fewer registers each. A common length of rows
-// has kernels of its own, for threads whose packs are the whole row.
+// has kernels of its own, for threads whose packs are the whole row; the L2 may be asked to keep these.
 struct Form {
   int threads;
   int rows;
@@ -71,6 +71,7 @@ struct Form {
   bool pdl;
   bool is_crowded;
   bool is_whole = false;
+  bool keeps = false;
 };
 
 Form choose_forward_form(const ForwardCall& call, const Device& device);

@@ -4,7 +4,8 @@
 namespace layer_norm::cuda {
 namespace {
 
-// Elements from which many rows are on their way at once, and from which a launch ahead gains nothing.
+// Elements from which many rows are on their way at once; and from which they do not fit into the L2, and a
+// launch ahead gains nothing.
 constexpr int64_t kMany = int64_t{1} << 24;
 constexpr int64_t kLong = int64_t{1} << 25;
 
@@ -22,10 +23,8 @@ bool has_packs(const ForwardCall& call, int element_bytes) {
          is_aligned(call.bias) && is_aligned(call.y) && is_aligned(call.sum);
 }
 
-// Whether there are kernels for rows of just this length, of which each thread has two packs, and
-// they are the faster ones.
+// Whether there are kernels for rows of just this length, of which each thread has two packs.
 bool is_common(const ForwardCall& call, int packs) {
-  if (call.is_rms && packs == 512 && call.rows * call.hidden >= kLong) return false;
   const bool is_dense = call.rows <= 1 || call.x_stride == call.hidden;
   const bool is_plain = !call.residual && call.weight && !(call.is_rms && call.bias);
   return is_dense && is_plain && call.element != Element::kFloat && !call.has_wide_parameters &&
@@ -52,10 +51,7 @@ Form choose_forward_form(const ForwardCall& call, const Device& device) {
     return {threads < kMaxThreads ? threads : kMaxThreads, 1, 0, pdl, false};
   }
   if (is_common(call, packs)) {
-    // Where eight rows a multiprocessor are all there are, one wave of them is sooner done than two.
-    const bool is_crowded = packs == 512 && call.rows > 6 * device.processors &&
-                            call.rows <= 8 * device.processors;
-    return {packs / 2, 1, 2, pdl, is_crowded, true};
+    return {packs / 2, 1, 2, pdl, false, true, packs > 256 && count >= kLong};
   }
   if (packs <= kWarp) {
     const int threads = power_of_two_from(packs);

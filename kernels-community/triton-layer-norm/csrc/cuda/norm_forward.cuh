@@ -9,6 +9,7 @@
 #include "elements.cuh"
 #include "norm_calls.h"
 #include "row_sum.cuh"
+#include "whole_forward.cuh"
 
 namespace layer_norm::cuda {
 
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(most, blocks)
   constexpr bool kEarly = packs <= 2;
   __shared__ WarpSums<1> shared[2];
   const int64_t row =
-      is_narrow ? static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y : blockIdx.x;
+      is_narrow ? block_from_the_end() * blockDim.y + threadIdx.y : block_from_the_end();
   const bool is_row = !is_narrow || row < a.rows;
   const int first = threadIdx.x * kCount;
   const int apart = blockDim.x * kCount;
@@ -97,6 +98,7 @@ __global__ void __launch_bounds__(most, blocks)
 #pragma unroll
     for (int n = 0; n < packs; ++n) read_weight(n);
   }
+  let_successor_come();
   if constexpr (adds) {
 #pragma unroll
     for (int n = 0; n < packs; ++n) {
@@ -158,86 +160,6 @@ __global__ void __launch_bounds__(most, blocks)
   }
 }
 
-// Dense rows of a common length: `threads` with `packs` each are a row, and there is a weight; a bias in
-// LayerNorm alone. With nothing to ask for, it needs few enough registers for `blocks` rows at once.
-template <class T, bool is_rms, int threads, int packs, int blocks>
-__global__ void __launch_bounds__(threads, blocks)
-    whole_forward_kernel(const __grid_constant__ ForwardArguments a) {
-  constexpr int kCount = kPack<T>;
-  constexpr int kHidden = threads * packs * kCount;
-  constexpr int kWarps = threads / kWarp;
-  // With all the threads that a multiprocessor can have, the weight waits for the sums: registers are few.
-  constexpr bool kEarly = threads * blocks < 2048;
-  __shared__ WarpSums<1> shared[2];
-  const T* x = static_cast<const T*>(a.x) + blockIdx.x * int64_t{kHidden} + threadIdx.x * kCount;
-  const T* weights = static_cast<const T*>(a.weight) + threadIdx.x * kCount;
-  wait_for_predecessor();
-
-  Pack<T, kCount> h[packs];
-  Pack<T, kCount> weight[packs];
-  float own[kCount];
-  float parameter[kCount];
-#pragma unroll
-  for (int n = 0; n < packs; ++n) h[n] = load_pack<kCount>(x + n * threads * kCount);
-  const auto read_weight = [&] {
-#pragma unroll
-    for (int n = 0; n < packs; ++n) weight[n] = load_pack<kCount>(weights + n * threads * kCount);
-  };
-  if constexpr (kEarly) read_weight();
-  float mean = 0;
-  if constexpr (!is_rms) {
-    float sum[1] = {0};
-#pragma unroll
-    for (int n = 0; n < packs; ++n) {
-      unpack(h[n], own);
-#pragma unroll
-      for (int e = 0; e < kCount; ++e) sum[0] += own[e];
-    }
-    sum_over_row<false, kWarps, true>(sum, shared[0]);
-    mean = sum[0] / kHidden;
-  }
-  float squares[1] = {0};
-#pragma unroll
-  for (int n = 0; n < packs; ++n) {
-    unpack(h[n], own);
-#pragma unroll
-    for (int e = 0; e < kCount; ++e) {
-      const float centred = is_rms ? own[e] : own[e] - mean;
-      squares[0] = fmaf(centred, centred, squares[0]);
-    }
-  }
-  sum_over_row<false, kWarps, true>(squares, shared[1]);
-  const float scale = rsqrtf(fmaf(squares[0], 1.0f / kHidden, a.eps));
-  if constexpr (!kEarly) read_weight();
-
-  T* y = static_cast<T*>(a.y) + blockIdx.x * int64_t{kHidden} + threadIdx.x * kCount;
-  const T* biases = static_cast<const T*>(a.bias) + threadIdx.x * kCount;
-#pragma unroll
-  for (int n = 0; n < packs; ++n) {
-    unpack(h[n], own);
-    unpack(weight[n], parameter);
-#pragma unroll
-    for (int e = 0; e < kCount; ++e) {
-      own[e] = (is_rms ? own[e] : own[e] - mean) * scale * parameter[e];
-    }
-    if (!is_rms && a.bias) {
-      unpack(load_pack<kCount>(biases + n * threads * kCount), parameter);
-#pragma unroll
-      for (int e = 0; e < kCount; ++e) own[e] += parameter[e];
-    }
-    store_floats(y + n * threads * kCount, own);
-  }
-}
-
-// The kernel for a form whose threads' packs are the row.
-template <class T, bool is_rms>
-auto* find_whole_kernel(const Form& form) {
-  if (form.threads == 128) return whole_forward_kernel<T, is_rms, 128, 2, 12>;
-  if (form.threads == 512) return whole_forward_kernel<T, is_rms, 512, 2, 3>;
-  return form.is_crowded ? whole_forward_kernel<T, is_rms, 256, 2, 8>
-                         : whole_forward_kernel<T, is_rms, 256, 2, 6>;
-}
-
 // One element of x + residual; wide memory holds floats.
 template <class T>
 __device__ inline float element_at(const void* from, bool is_wide, int64_t index) {
@@ -250,13 +172,14 @@ template <class T, class W, bool is_rms, bool adds>
 __global__ void __launch_bounds__(kMaxThreads)
     walking_forward_kernel(const __grid_constant__ ForwardArguments a) {
   __shared__ WarpSums<1> shared[2];
-  const int64_t row = blockIdx.x;
+  const int64_t row = block_from_the_end();
   const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
   const auto h = [&](int c) {
     const float own = to_float(x[c]);
     if constexpr (!adds) return own;
     return own + element_at<T>(a.residual, a.has_wide_residual, row * a.residual_stride + c);
   };
+  let_successor_come();
   wait_for_predecessor();
   float mean = 0;
   if constexpr (!is_rms) {
@@ -295,9 +218,6 @@ template <class T, class W, bool is_rms, bool adds>
 auto* find_forward_kernel(const Form& form) {
   constexpr int kMost = kPackThreads;
   constexpr bool kIsPacked = !adds && sizeof(T) == sizeof(W);
-  if constexpr (kIsPacked && sizeof(T) == 2) {
-    if (form.is_whole) return find_whole_kernel<T, is_rms>(form);
-  }
   auto* kernel = walking_forward_kernel<T, W, is_rms, adds>;
   if (form.packs == 1) {
     constexpr int kBlocks = adds ? 2 : kIsPacked ? 4 : 3;
@@ -321,6 +241,9 @@ auto* find_forward_kernel(const Form& form) {
 
 template <class T, class W, bool is_rms, bool adds>
 cudaError_t run_forward(const ForwardCall& call, const Form& form, cudaStream_t stream) {
+  if constexpr (!adds && sizeof(T) == 2 && sizeof(W) == 2) {
+    if (form.is_whole) return run_whole_forward<T, is_rms>(call, form, stream);
+  }
   const ForwardArguments arguments = {
       call.x, call.residual, call.weight, call.bias, call.y, call.sum, call.rows, call.x_stride,
       call.residual_stride, call.hidden, call.eps, 1.0f / static_cast<float>(call.hidden),

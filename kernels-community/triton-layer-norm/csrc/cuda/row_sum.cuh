@@ -1,4 +1,4 @@
-// Sums over the threads of a row, and the start of a kernel before its predecessor has ended.
+// Sums over the threads of a row, the order of rows, and the start of a kernel before its predecessor has ended.
 //
 // A narrow block is blockDim.x threads for a row, a power of two up to a warp, by blockDim.y rows, summed by
 // shuffles alone. Others are whole warps for one row. Every sum has a fixed order.
@@ -76,6 +76,58 @@ __device__ inline void sum_over_row(float (&values)[count], WarpSums<count>& sha
   }
 }
 
+// Mean of some values, and the sum of the squares of what they differ from it by.
+struct Moments {
+  float mean;
+  float squares;
+};
+
+// Those of both halves of `count` values together, from each half's own: nothing cancels, whatever the mean.
+__device__ inline Moments join(const Moments& a, const Moments& b, float count) {
+  const float apart = b.mean - a.mean;
+  return {0.5f * (a.mean + b.mean), fmaf(apart * apart, 0.25f * count, a.squares + b.squares)};
+}
+
+// Room for the moments of a row's warps, two in each.
+template <int warps>
+struct WarpMoments {
+  float4 of[warps / 2];
+};
+
+// Gives every thread of a row of `warps` warps, a power of two, the moments of all their values, `count` of each
+// thread's. One barrier, where a mean and then the squares around it would take two.
+template <int count, int warps>
+__device__ inline Moments join_over_row(Moments moments, WarpMoments<warps>& shared) {
+  float joined = count;
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    joined *= 2;
+    const Moments other = {
+        __shfl_xor_sync(kAllLanes, moments.mean, offset),
+        __shfl_xor_sync(kAllLanes, moments.squares, offset)};
+    moments = join(moments, other, joined);
+  }
+  if (threadIdx.x % kWarp == 0) {
+    reinterpret_cast<float2*>(shared.of)[threadIdx.x / kWarp] =
+        make_float2(moments.mean, moments.squares);
+  }
+  __syncthreads();
+  Moments of[warps / 2];
+  joined *= 2;
+#pragma unroll
+  for (int i = 0; i < warps / 2; ++i) {
+    const float4 two = shared.of[i];
+    of[i] = join({two.x, two.y}, {two.z, two.w}, joined);
+  }
+#pragma unroll
+  for (int left = warps / 4; left > 0; left /= 2) {
+    joined *= 2;
+#pragma unroll
+    for (int i = 0; i < left; ++i) of[i] = join(of[2 * i], of[2 * i + 1], joined);
+  }
+  return of[0];
+}
+
 // What sum_together passes between the warps of a row. Warps that are missing count as nothing: the room is
 // to be cleared before the first sum.
 template <int count>
@@ -125,12 +177,24 @@ __device__ inline void sum_together(float (&values)[count], SharedSums<count>& s
   for (int k = 0; k < count; ++k) values[k] = __shfl_sync(kAllLanes, sum, k * kLanes);
 }
 
+// The number of this block, counted from the last. What a predecessor wrote last is what the L2 still has, and a
+// successor finds there what is written last here, its own first rows.
+__device__ inline int64_t block_from_the_end() { return gridDim.x - 1 - blockIdx.x; }
+
 // With PDL a kernel may be on the multiprocessors while its predecessor still runs: nothing is read or
-// written before this. Its own successor may come as soon, and waits likewise.
+// written before this.
 __device__ inline void wait_for_predecessor() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Its own successor may come from here on, and waits likewise. No read moves past this: where it stands after the
+// reads of a row, the compiler cannot put off those that are needed last, in favour of registers, until those
+// that are needed first have come.
+__device__ inline void let_successor_come() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

@@ -39,12 +39,11 @@ _LONGEST = {
     torch.float16: (16384, 8192),
 }
 _PACK = 8  # rows of a multiple of it are read in whole packs
-# Where the compiled forward is the faster one: RMSNorms of so many elements, in rows of at most so many;
-# and 16-bit rows that it has a kernel for, in LayerNorm from so many elements.
-_LONG, _LONG_ROWS = 1 << 25, 4096
+# Where the compiled forward is the faster one: 16-bit rows that it has a kernel for, and other RMSNorms of so
+# many elements, in rows of at most so many; in longer rows, Triton's LayerNorm of so many is.
 _COMMON = frozenset({(2048,), (4096,), (8192,)})
 _HALVES = frozenset({torch.float16, torch.bfloat16})
-_MANY = 1 << 24
+_LONG, _LONG_ROWS = 1 << 25, 4096
 
 
 def _find(name: str) -> Callable[..., Any]:
@@ -108,9 +107,8 @@ def is_better(
         and (dtype := x.dtype) in _HALVES
         and weight.dtype is dtype
         and (bias is None or bias.dtype is dtype)
-        and (is_rms or is_recorded or x.numel() >= _MANY)
     ):
-        return True
+        return is_rms or x.shape[-1] <= _LONG_ROWS or x.numel() < _LONG or not HAS_TRITON
     if not fits(x, None, weight, bias, is_recorded):
         return False
     if x.numel() >= _LONG:

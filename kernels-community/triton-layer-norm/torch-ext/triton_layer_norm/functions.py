@@ -23,6 +23,7 @@ _PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})
 _FEW_RECORDED = 1 << 21
 _HAS_FUSED_RMS_NORM = hasattr(torch.ops.aten, "_fused_rms_norm_backward")
 
+_rms_norm = torch.rms_norm
 _is_grad_enabled = torch.is_grad_enabled
 _is_compiling = torch.compiler.is_compiling
 _dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -101,17 +102,6 @@ def _is_plain(x: torch.Tensor) -> bool:
     )
 
 
-def _is_better_in_torch(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, is_rms: bool
-) -> bool:
-    """Whether torch has this as one kernel of its own, rounding as we do; it checks the shapes."""
-    if weight is None or weight.dtype is not x.dtype or not x.is_cuda:
-        return False
-    if is_rms:
-        return bias is None and _HAS_FUSED_RMS_NORM
-    return bias is None or bias.dtype is x.dtype
-
-
 def _has_op(x: torch.Tensor) -> bool:
     """Whether the op is needed, and can be: torch.func's transforms go through the formulas."""
     return x.is_cuda and (_is_compiling() or _functorch_level() is None)
@@ -127,8 +117,26 @@ def norm(
     """Return the norm alone, by the shortest way; the layers begin here."""
     # First: a graph is to hold for any number of rows.
     if not _is_compiling():
+        is_recorded = _is_grad_enabled() and (
+            x.requires_grad
+            or (weight is not None and weight.requires_grad)
+            or (bias is not None and bias.requires_grad)
+        )
         try:
-            y = _norm_directly(x, weight, bias, eps, is_rms)
+            # What torch has as one kernel of its own, rounding as we do; it checks the shapes.
+            if (
+                is_recorded
+                and weight is not None
+                and 0 < x.numel() <= _FEW_RECORDED
+                and weight.dtype is x.dtype
+                and x.is_cuda
+            ):
+                if not is_rms:
+                    if bias is None or bias.dtype is x.dtype:
+                        return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
+                elif bias is None and _HAS_FUSED_RMS_NORM:
+                    return _rms_norm(x, x.shape[-1:], weight, eps)
+            y = _norm_directly(x, weight, bias, eps, is_rms, is_recorded)
         except RuntimeError:
             check_norm(x, weight, bias, None)  # says it better
             raise
@@ -146,24 +154,12 @@ def _norm_directly(
     bias: torch.Tensor | None,
     eps: float,
     is_rms: bool,
+    is_recorded: bool,
 ) -> torch.Tensor | None:
     """Return the norm past the registered ops, or None where no kernel takes such tensors.
 
     Every line of it is host time of every call.
     """
-    is_recorded = _is_grad_enabled() and (
-        x.requires_grad
-        or (weight is not None and weight.requires_grad)
-        or (bias is not None and bias.requires_grad)
-    )
-    if (
-        is_recorded
-        and 0 < x.numel() <= _FEW_RECORDED
-        and _is_better_in_torch(x, weight, bias, is_rms)
-    ):
-        if is_rms:
-            return torch.rms_norm(x, x.shape[-1:], weight, eps)
-        return torch.layer_norm(x, x.shape[-1:], weight, bias, eps)
     if not _is_plain(x):
         return None
     if _compiled.is_here and _compiled.is_better(x, weight, bias, is_rms, is_recorded):

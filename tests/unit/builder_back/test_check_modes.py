@@ -89,6 +89,16 @@ def test_each_missing_file_is_told_with_where_it_comes_from(directory: Path) -> 
     assert (second.file, second.fix) == ("_ops.py", "build the variant with kernel-builder")
 
 
+def test_a_library_without_its_ops_file_is_one_fault(directory: Path) -> None:
+    compiled = directory.rename(directory.parent / "torch-stable-abi210-cpu-x86_64-linux")
+    (compiled / "_k.abi3.so").write_bytes(b"")
+    (compiled / "_k.abi3.so").chmod(0o644)
+    (compiled / "_ops.py").unlink()
+    (finding,) = findings(compiled)
+    assert (finding.file, finding.rule) == ("_ops.py", "layout")
+    assert "the file is missing" in finding.message
+
+
 def test_two_names_of_one_file(directory: Path) -> None:
     os.link(directory / "_ops.py", directory / "more.py")
     (finding,) = findings(directory)

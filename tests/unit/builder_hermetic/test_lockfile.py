@@ -116,3 +116,18 @@ def test_a_difference_deep_inside_is_named() -> None:
 
     (drift,) = compare_inputs({"cuda": wheels("a")}, {"cuda": wheels("b")}, whole=True)
     assert "wheels.x86_64.nvidia-nvvm.sha256: locked a, found b" in str(drift)
+
+
+def test_a_table_that_came_or_went_is_shown_whole() -> None:
+    wheels = {"nvcc": {"version": "13.0.88"}}
+    locked = {"cuda": {"kind": "wheels", "wheels": wheels, "archs": "9.0"}}
+    found = {"cuda": {"kind": "wheels", "archs": {"sm": "90"}}}
+    assert "wheels: locked " + json.dumps(wheels) + ", found nothing" in told(locked, found)
+    assert "wheels: locked nothing, found " + json.dumps(wheels) in told(found, locked)
+    assert 'archs: locked 9.0, found {"sm": "90"}' in told(locked, found)
+
+
+def told(locked: dict[str, dict[str, object]], found: dict[str, dict[str, object]]) -> str:
+    """Return what is said of the one difference of two locks."""
+    [drift] = compare_inputs(locked, found, whole=True)
+    return str(drift)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -195,6 +196,14 @@ def test_the_cache_is_listed_and_verified(call, toy):
     assert call("cache", "verify")[0] == 1
 
 
+def test_a_variant_that_no_listing_here_has_is_of_no_known_repository(call, toy, cache):
+    kernels.install_kernel("acme/toy")
+    shutil.rmtree(cache / "trees")
+    [entry] = json.loads(call("cache", "list", "--json")[1])["variants"]
+    assert (entry["repositories"], entry["kernel"]) == ([], "toy")
+    assert call("cache", "list")[1].splitlines()[0].endswith("  ?/toy  torch-cpu")
+
+
 def test_a_variant_is_trusted_for_good_by_its_digest(call, web, publisher):
     publisher.publish("bob/toy")
     with pytest.raises(TrustError):
@@ -280,3 +289,13 @@ def test_trust_that_is_given_at_once_is_all_kept(tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert read_trusted(config).digests == set(digests)
+
+
+def test_what_a_kernel_says_of_itself_cannot_steer_a_terminal(
+    publisher, make_variant, tmp_path, capsys
+):
+    place = make_variant(tmp_path / "torch-cpu")
+    metadata = json.loads((place / "metadata.json").read_text()) | {"license": "MIT\x1b[2J\ud800"}
+    (place / "metadata.json").write_text(json.dumps(metadata))
+    assert run(["info", str(place)]) == 0
+    assert "License: MIT\\x1b[2J\\ud800\n" in capsys.readouterr().out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernel_spec.command import show
 from kernels.cli.asking import find_path, locate
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def command(kernel: str, version: str | None, revision: str | None, as_json: boo
         if key in facts:
             value = facts[key]
             text = ", ".join(value) if isinstance(value, list) else value
-            click.echo(f"{title}: {'-' if text is None or text == '' else text}")
+            click.echo(f"{title}: {'-' if text is None or text == '' else show(str(text))}")
 
 
 _TITLES = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kernel_spec.command import say_error, say_note
+from kernel_spec.command import say_error, say_note, show
 from kernels.cli.asking import find_path, locate
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def command(  # noqa: PLR0917 - click's signature
         click.echo(json.dumps(document, indent=2))
     else:
         for result in results:
-            click.echo(f"{result.variant}: {_describe(result)}")
+            click.echo(show(f"{result.variant}: {_describe(result)}"))
     if not results:
         say_error(f"no variant of {kernel} is left to verify")
     elif not as_json:

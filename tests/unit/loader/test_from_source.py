@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import kernels
-from kernel_spec.backend import BackendKind
+from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import FormatError, KernelError, UsageError
 from kernel_spec.system import Device
 from kernel_spec.wire import TreeFile
-from kernels.errors import NoVariantError, SourceBuildError, TrustError
+from kernels.errors import DeviceError, NoVariantError, SourceBuildError, TrustError
 from kernels.from_source import key_of
 from kernels.load import forget
 from kernels.system import detect
@@ -77,6 +77,24 @@ def test_a_variant_that_fits_is_taken_as_it_is(publisher, builder):
     publisher.publish("acme/toy")
     assert load().VALUE == 1
     assert builder == []
+
+
+def test_what_has_no_code_for_the_device_is_built_for_it(publisher, builder, monkeypatch):
+    system = replace(
+        detect(), backend=Backend(BackendKind.CUDA), devices=(Device("10.0", "B200", 0),)
+    )
+    for module in ("choose", "local", "load", "from_source"):
+        monkeypatch.setattr(f"kernels.{module}.detect", lambda: system, raising=False)
+    monkeypatch.setattr("kernels.from_source.detect_devices", lambda system: system)
+    extra = {"src/value.py": "VALUE = 1\n", "src/build.toml": "[general]\n"}
+    publisher.publish(
+        "acme/toy", variants=CUDA, extra=extra, backend=BackendKind.CUDA, archs=("8.0", "9.0a")
+    )
+    with pytest.raises(DeviceError, match="torch-cuda: built for"):
+        kernels.get_kernel("acme/toy")
+    assert builder == []
+    assert load().VALUE == 1
+    assert [call[1:] for call in builder] == [(BackendKind.CUDA, None)]
 
 
 def test_a_damaged_build_is_built_again(publish, builder, cache):

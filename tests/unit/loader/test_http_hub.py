@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 import time
@@ -291,6 +292,20 @@ def test_a_commit_needs_no_refs(web, commit):
     assert not any(request.endswith("/refs") for request in web.requests)
     with pytest.raises(RevisionNotFoundError):
         kernels.get_kernel("acme/toy", revision="0" * 40)
+
+
+def test_a_commit_whose_listing_is_not_here_is_not_asked_for_offline(
+    web, commit, cache, monkeypatch
+):
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    shutil.rmtree(cache / "trees")
+    forget()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    asked = len(web.requests)
+    for arguments in ({}, {"version": 1}, {"revision": commit}):
+        with pytest.raises(NotCachedError):
+            kernels.get_kernel("acme/toy", **arguments)
+    assert len(web.requests) == asked
 
 
 def test_pages_of_a_listing_are_followed(web, commit):

@@ -23,7 +23,6 @@ import click
 from kernel_spec.errors import KernelError
 
 FAILED = 1
-WRONG_USAGE = 2
 INTERRUPTED = 130
 # Where a shell begins to count the signals that ended a program.
 _SIGNALS = 128

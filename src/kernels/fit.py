@@ -12,7 +12,7 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Accepted, Decision, Reason, Rejected, decide, fits_device
 from kernel_spec.document import UNREADABLE
 from kernel_spec.errors import MetadataError, UsageError
-from kernel_spec.metadata import Metadata
+from kernel_spec.metadata import Metadata, is_from_the_future
 from kernel_spec.system import System
 from kernels import log
 from kernels._version import __version__
@@ -106,7 +106,7 @@ class Judge:
         if needed is not None and needed > client_version():
             self._unfit[accepted.name] = _Unfit(needed, _client_reason(needed))
             return
-        if {fault.kind for fault in err.faults} != {"unknown-backend"}:
+        if not is_from_the_future(err):
             raise err
         log.logger().warning("%s: %s is passed over: %s", self.what, accepted.name, err)
         self.reject(accepted, Reason("metadata", "is for a backend that this client does not know"))

@@ -34,7 +34,6 @@ from kernels.source import Located, locate, offered
 from kernels.store import write_whole
 from kernels.trust import Consent, require_trust
 
-FORMS = ("ours", "new", "old")
 QUESTIONS_AT_ONCE = 8
 
 

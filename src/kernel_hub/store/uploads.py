@@ -32,8 +32,6 @@ from kernel_spec.wire import TreeFile
 
 FOLDER = ".uploads"
 KEPT_SECONDS = 24 * 3600.0
-# Sent on to the disk in pieces of this size.
-BLOCK = 1024 * 1024
 _MODE = 0o444
 
 

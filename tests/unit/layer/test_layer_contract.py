@@ -79,9 +79,13 @@ def test_every_fault_is_found_at_once():
 NAMES = st.lists(st.sampled_from("abcd"), unique=True, max_size=4)
 
 
-@given(NAMES, NAMES, st.integers(0, 4), st.integers(0, 4), st.data())
-def test_a_call_that_the_original_takes_never_fails(kernel, original, ours, theirs, data):
+@given(NAMES, st.integers(0, 4), st.data())
+def test_a_call_that_the_original_takes_never_fails(original, theirs, data):
     """Where nothing is found wrong, every call of the original works, arguments in their places."""
+    # Of names drawn by themselves hardly any two forwards go together.
+    alike = [original, ["other", *original[1:]], [*original, "more"]]
+    kernel = data.draw(st.sampled_from(alike) | NAMES)
+    ours = data.draw(st.just(theirs) | st.integers(0, 4))
 
     def write(names, defaults):
         first = len(names) - defaults
@@ -115,6 +119,8 @@ def test_only_the_first_argument_may_have_another_name():
     assert find_renamed(forward("hidden"), forward("x")) == {"x": "hidden"}
     assert find_renamed(forward("x"), forward("x")) == {}
     assert find_renamed(forward("y, /"), forward("x, /")) == {}
+    assert find_renamed(forward("x=1"), forward("")) == {}
+    assert find_renamed(forward(""), forward("x")) == {}
 
 
 def test_functions_in_c_are_not_judged():

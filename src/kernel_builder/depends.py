@@ -88,21 +88,19 @@ class Dependency:
         return tuple(self.root / path for path in self.origin.include)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wheel:
-    name: str
-    distribution: str
-    version: str
-    sha256: str
-    include: tuple[str, ...]
-    license: str
-
-
 @cache
-def _read_wheels() -> dict[str, _Wheel]:
+def _read_pinned() -> dict[str, Origin]:
+    """Return the wheels with headers that this builder pins, by name under ``depends``."""
     data = tomllib.loads((files("kernel_builder") / "depends.toml").read_text("utf-8"))
     return {
-        name: _Wheel(name, **{**row, "include": tuple(row["include"])})
+        name: Origin(
+            name=name,
+            version=row["version"],
+            origin=row["distribution"],
+            sha256=row["sha256"],
+            include=tuple(row["include"]),
+            license=row["license"],
+        )
         for name, row in data.items()
     }
 
@@ -117,59 +115,70 @@ def find_origins(
     Raises:
         ToolchainError: naming each dependency that comes from nowhere.
     """
-    declared = {source.name: source for source in sources}
-    outcomes = [
-        _find_origin(name, declared.get(name), settings) for name in sorted(set(names) - _BUILT_IN)
-    ]
-    faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    origins, faults = _look_up(names, sources, settings)
     if faults:
         raise ToolchainError("\n".join(faults))
-    return tuple(outcome for outcome in outcomes if isinstance(outcome, Origin))
+    return origins
 
 
-def _find_origin(name: str, source: HeaderSource | None, settings: Settings) -> Origin | str:
+def _look_up(
+    names: Iterable[str], sources: Iterable[HeaderSource], settings: Settings
+) -> tuple[tuple[Origin, ...], tuple[str, ...]]:
+    """Return where dependencies come from, and of each that comes from nowhere what to do."""
+    declared = {source.name: source for source in sources}
+    found = [
+        _find_origin(name, declared.get(name), settings) for name in sorted(set(names) - _BUILT_IN)
+    ]
+    origins = tuple(each for each in found if isinstance(each, Origin))
+    return origins, tuple(each for each in found if isinstance(each, str))
+
+
+def _find_origin(name: str, declared: HeaderSource | None, settings: Settings) -> Origin | str:
+    """Return where a dependency comes from, or what to do where it comes from nowhere."""
+    published = _read_pinned().get(name) if declared is None else _as_origin(declared)
     given = settings.local_sources.get(name)
-    wheel = _read_wheels().get(name)
     if given is not None and given.is_dir():
         # A checkout has the layout of the release, not that of an archive or a wheel.
         usual = _CUTLASS if name.startswith("cutlass_") else (".",)
-        include = source.include if source is not None else usual
-        missing = [path for path in include if not (given / path).is_dir()]
-        if missing:
-            return f"--source {name}={given}: it has no directory {', '.join(missing)}"
-        return Origin(
-            name=name,
-            version=read_known().native_depends.get(name, ""),
-            origin="local",
-            sha256=hash_tree(given, include),
-            include=include,
-            license=source.license if source is not None else wheel.license if wheel else "unknown",
-            local=given,
-        )
-    if source is not None:
-        return Origin(
-            name=name,
-            version="",
-            origin=source.url,
-            sha256=source.sha256,
-            include=source.include,
-            license=source.license,
-        )
-    if wheel is not None:
-        return Origin(
-            name=name,
-            version=wheel.version,
-            origin=wheel.distribution,
-            sha256=wheel.sha256,
-            include=wheel.include,
-            license=wheel.license,
-        )
+        include = usual if declared is None else declared.include
+        license_ = "unknown" if published is None else published.license
+        return _read_checkout(name, given, include=include, license_=license_)
+    if published is not None:
+        return published
     release = read_known().native_depends.get(name, "")
     what = f"{name} (release {release})" if release else name
     return (
         f"{what} is in no wheel that this version knows. Say where it comes from: [sources.{name}] in "
         "build.toml with url, sha256, include and license; or build with "
         f"--source {name}=DIRECTORY, a checkout of it"
+    )
+
+
+def _as_origin(source: HeaderSource) -> Origin:
+    return Origin(
+        name=source.name,
+        version="",
+        origin=source.url,
+        sha256=source.sha256,
+        include=source.include,
+        license=source.license,
+    )
+
+
+def _read_checkout(
+    name: str, place: Path, *, include: tuple[str, ...], license_: str
+) -> Origin | str:
+    missing = [path for path in include if not (place / path).is_dir()]
+    if missing:
+        return f"--source {name}={place}: it has no directory {', '.join(missing)}"
+    return Origin(
+        name=name,
+        version=read_known().native_depends.get(name, ""),
+        origin="local",
+        sha256=hash_tree(place, include),
+        include=include,
+        license=license_,
+        local=place,
     )
 
 
@@ -267,12 +276,8 @@ def list_sourceless(
     build: Build, backends: Iterable[BackendKind], settings: Settings
 ) -> tuple[str, ...]:
     """Say of each dependency of these backends that comes from nowhere so far what to do."""
-    declared = {source.name: source for source in build.sources}
-    outcomes = [
-        _find_origin(name, declared.get(name), settings)
-        for name in sorted(_list_depends(build, frozenset(backends)) - _BUILT_IN)
-    ]
-    return tuple(outcome for outcome in outcomes if isinstance(outcome, str))
+    _, faults = _look_up(_list_depends(build, frozenset(backends)), build.sources, settings)
+    return faults
 
 
 def _list_depends(build: Build, backends: Collection[BackendKind]) -> set[str]:

@@ -15,6 +15,7 @@ from kernel_builder.card import render_card
 from kernel_builder.commit_plan import (
     SOURCES,
     CommitOptions,
+    CommitPlan,
     LocalFile,
     RemoteBranch,
     Written,
@@ -151,40 +152,51 @@ def upload(
 
 def _write(package: Package, remote: Remote, plan: UploadPlan, options: UploadOptions) -> Uploaded:
     """Write the version first: a card without its kernel would promise what is not there."""
-    count = format_count(len(package.variants), "variant")
-    is_asking = options.pull_request
-    commit = plan.branch.branch.commit
-    requests: list[tuple[str, str]] = []
-
-    def note(branch: str, written: Written) -> None:
-        if written.pull_request is not None:
-            requests.append((branch, written.pull_request))
-
-    if plan.tags or not plan.branch.is_empty:
-        written = remote.write_commit(
-            plan.repo,
-            plan.branch,
-            CommitOptions(
-                message=f"Publish {package.name} v{package.version}: {count}",
-                tags=plan.tags,
-                private=options.private,
-                pull_request=is_asking,
-            ),
+    version, card = plan.branch, plan.main
+    commit = version.branch.commit
+    written: dict[str, Written] = {}
+    if plan.tags or not version.is_empty:
+        count = format_count(len(package.variants), "variant")
+        what = CommitOptions(
+            message=f"Publish {package.name} v{package.version}: {count}",
+            tags=plan.tags,
+            private=options.private,
+            pull_request=plan.pull_request,
         )
-        commit = written.commit
-        note(plan.branch.branch.name, written)
-    if plan.main is not None and not plan.main.is_empty:
-        card = CommitOptions(message="Update the card", pull_request=is_asking)
-        try:
-            note(plan.main.branch.name, remote.write_commit(plan.repo, plan.main, card))
-        except KernelError as err:
-            kind = ConflictError if isinstance(err, ConflictError) else UploadError
-            raise kind(
-                f"the kernel is published: {plan.repo} {plan.branch.branch.name} is at {commit}. Its "
-                f"card on {plan.main.branch.name} is not: {err}. The same command again publishes the card"
-            ) from err
-    status = Status.PULL_REQUEST_CREATED if is_asking else Status.UPLOADED
-    return Uploaded(plan=plan, status=status, commit=commit, pull_requests=tuple(requests))
+        first = remote.write_commit(plan.repo, version, what)
+        written[version.branch.name] = first
+        commit = first.commit
+    if card is not None and not card.is_empty:
+        written[card.branch.name] = _write_card(remote, plan, card, published=commit)
+    return Uploaded(
+        plan=plan,
+        status=Status.PULL_REQUEST_CREATED if plan.pull_request else Status.UPLOADED,
+        commit=commit,
+        pull_requests=tuple(
+            (branch, each.pull_request)
+            for branch, each in written.items()
+            if each.pull_request is not None
+        ),
+    )
+
+
+def _write_card(
+    remote: Remote, plan: UploadPlan, card: CommitPlan, *, published: str | None
+) -> Written:
+    """Write the card of a kernel that is published.
+
+    Raises:
+        ConflictError, UploadError: saying, too, what is published by now.
+    """
+    what = CommitOptions(message="Update the card", pull_request=plan.pull_request)
+    try:
+        return remote.write_commit(plan.repo, card, what)
+    except KernelError as err:
+        kind = ConflictError if isinstance(err, ConflictError) else UploadError
+        raise kind(
+            f"the kernel is published: {plan.repo} {plan.branch.branch.name} is at {published}. Its "
+            f"card on {card.branch.name} is not: {err}. The same command again publishes the card"
+        ) from err
 
 
 def refuse_dirty(project: Path, settings: Settings) -> None:

@@ -217,5 +217,5 @@ def test_every_pinned_wheel_stands_for_the_release_of_its_name() -> None:
     from kernel_builder.known import read_known
 
     releases = read_known().native_depends
-    for name, wheel in depends._read_wheels().items():
+    for name, wheel in depends._read_pinned().items():
         assert wheel.version.startswith(f"{releases[name]}.")

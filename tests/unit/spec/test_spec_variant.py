@@ -210,7 +210,28 @@ tokens = st.sampled_from(
 )
 
 
-@given(st.one_of(st.text(), st.lists(tokens, max_size=7).map("-".join)))
+NAMES = [
+    "torch213-cxx11-cu130-x86_64-linux",
+    "torch29-cpu-aarch64-linux",
+    "torch29-rocm63-x86_64-linux",
+    "torch-stable-abi210-cu130-x86_64-linux",
+    "torch-stable-abi210-metal-aarch64-darwin",
+    "tvm-ffi01-cpu-x86_64-windows",
+    "torch-cuda",
+    "torch-universal",
+]
+
+
+@st.composite
+def nearly_names(draw: st.DrawFn) -> str:
+    """The name of a variant, as it is or with a part changed, doubled or left out."""
+    parts = draw(st.sampled_from(NAMES)).split("-")
+    at = draw(st.integers(0, len(parts) - 1))
+    there = draw(st.sampled_from([[parts[at]], [parts[at]] * 2, []]) | tokens.map(lambda t: [t]))
+    return "-".join([*parts[:at], *there, *parts[at + 1 :]])
+
+
+@given(st.one_of(st.text(), st.lists(tokens, max_size=7).map("-".join), nearly_names()))
 def test_any_text_is_refused_or_formats_back_to_itself(name):
     try:
         variant = parse_variant(name)

@@ -34,13 +34,13 @@ def resolve(ref: KernelRef, request: Request, clock: Clock | None = None) -> Fou
     return _with_dependencies(find(ref, request, clock or Clock()), request, (), {})
 
 
-def resolve_path(path: Path, request: Request, ref: KernelRef | None = None) -> Found:
+def resolve_path(path: Path, request: Request) -> Found:
     """Find the variant at a path and every kernel that it needs.
 
     Raises:
         As :func:`resolve`.
     """
-    return _with_dependencies(_find_at(path, request, ref), request, (), {})
+    return _with_dependencies(_find_at(path, request), request, (), {})
 
 
 def find(ref: KernelRef, request: Request, clock: Clock) -> Found:
@@ -85,7 +85,7 @@ def dependency_ref(dependency: KernelDependency) -> KernelRef:
     )
 
 
-def _find_at(path: Path, request: Request, ref: KernelRef | None) -> Found:
+def _find_at(path: Path, request: Request, ref: KernelRef | None = None) -> Found:
     from kernels.local import choose_local
 
     variant = choose_local(path, backend=request.backend, check_arch=request.check_arch)

@@ -223,11 +223,10 @@ def describe_settings(environ: Mapping[str, str] | None = None) -> list[tuple[st
     return rows
 
 
-def network_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+def network_variables() -> list[str]:
     """Return the names of the variables for proxies and certificates that are set; not their values."""
-    env = os.environ if environ is None else environ
     forms = [form for name in NETWORK_VARIABLES for form in (name, name.lower())]
-    return [name for name in forms if env.get(name)]
+    return [name for name in forms if os.environ.get(name)]
 
 
 def has_token_variable() -> bool:

@@ -161,19 +161,14 @@ def offered(located: Located) -> dict[str, Wanted]:
     }
 
 
-def read_refs(
-    repo: RepoId,
-    settings: Settings,
-    *,
-    user_agent: str | Mapping[str, str] | None = None,
-) -> tuple[Hub, Refs]:
+def read_refs(repo: RepoId, settings: Settings) -> tuple[Hub, Refs]:
     """Ask the hubs for the refs of a repository, records aside unless offline.
 
     Raises:
         As :func:`locate`.
     """
     store = Store(settings.cache)
-    hubs = open_hubs(repo, settings, user_agent=user_agent)
+    hubs = open_hubs(repo, settings)
     for hub in hubs:
         here = reach(hub, repo, settings)
         try:

@@ -65,6 +65,31 @@ def test_noarch_capabilities_are_judged_too() -> None:
     )
 
 
+def test_what_a_file_declares_may_be_depended_on() -> None:
+    kernel = KERNEL.replace('["torch"]', '["torch", "more"]')
+    [line] = faults(f"{GENERAL}{TORCH}{kernel}")
+    assert 'kernel.a.depends[1]: no native dependency "more"' in line
+    more = f'[sources.more]\nurl = "https://h/m.zip"\nsha256 = "{"a" * 64}"\n'
+    more += 'include = ["include"]\nlicense = "LICENSE"\n'
+    [component] = parse_build(f"{GENERAL}{TORCH}{kernel}{more}".encode()).components
+    assert component.depends == ("torch", "more")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('backend = "cuda"\nlanguage = "cuda"', "kernel.a.language: backend says it already"),
+        ('language = "fortran"', 'kernel.a.language: no language "fortran"'),
+        ("language = 7", "kernel.a.language: found a whole number, 7"),
+    ],
+)
+def test_the_language_of_an_older_file(line: str, fault: str) -> None:
+    older = '[general]\nname = "abc"\nedition = 2\n'
+    kernel = KERNEL.replace('backend = "cuda"', line)
+    [found] = faults(f"{older}{TORCH}{kernel}")
+    assert fault in found
+
+
 def test_a_lowest_version_may_be_the_highest() -> None:
     bounds = '[torch]\nsrc = ["a.cpp"]\nminver = "2.10"\nmaxver = "{}"\n'
     assert parse_build(f"{GENERAL}{bounds.format('2.10')}{KERNEL}".encode()).components

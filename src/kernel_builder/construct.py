@@ -20,6 +20,7 @@ from kernel_builder.op_check import check_ops
 from kernel_builder.package import (
     describe_testing,
     install_variant,
+    refuse_obstacle,
     remove_leftovers,
     write_variant,
 )
@@ -44,6 +45,7 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
         BuilderError, ProjectError: why there is none; what was there before stays.
     """
     job.reporter.begin(job.name)
+    refuse_obstacle(job.target)
     sandbox = choose_sandbox(job.settings)
     scratch = _begin_run(job)
     environment, artifact = None, NOTHING

@@ -157,22 +157,27 @@ def _set_modes(root: Path) -> None:
 def install_variant(made: Path, target: Path) -> None:
     """Put a variant in its place in one step; an older one is replaced whole.
 
-    Whoever looks sees the old variant or the new one, and a kill in between leaves one of them.
+    Whoever looks sees the old variant or the new one, and a kill in between leaves one of them. A link
+    that stands there makes way; what it leads to stays as it is.
 
     Args:
         made: the finished directory; it is gone afterwards.
         target: its place.
+
+    Raises:
+        NotADirectoryError: a file is in that place.
     """
+    refuse_obstacle(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     if made.stat().st_dev != target.parent.stat().st_dev:
         near = target.parent / f".{target.name}.new"
-        shutil.rmtree(near, ignore_errors=True)
+        _remove(near)
         shutil.copytree(made, near)
         _set_modes(near)
         shutil.rmtree(made)
         made = near
     _flush(made)
-    if not target.exists():
+    if not os.path.lexists(target):
         made.rename(target)
         return
     try:
@@ -182,17 +187,35 @@ def install_variant(made: Path, target: Path) -> None:
             raise
         # This file system cannot exchange: for a moment there is no variant, never half a one.
         old = made.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
         target.rename(old)
         made.rename(target)
         made = old
-    shutil.rmtree(made)
+    _remove(made)
+
+
+def refuse_obstacle(target: Path) -> None:
+    """Refuse to install a variant where a file stands, before anything is built.
+
+    Raises:
+        NotADirectoryError: naming it.
+    """
+    if target.is_file() and not target.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target))
 
 
 def remove_leftovers(target: Path) -> None:
     """Remove what a build that was killed while it installed this variant left beside it."""
     for suffix in ("new", "old"):
-        shutil.rmtree(target.parent / f".{target.name}.{suffix}", ignore_errors=True)
+        _remove(target.parent / f".{target.name}.{suffix}")
+
+
+def _remove(place: Path) -> None:
+    """Remove a directory, or a link to one."""
+    if place.is_symlink():
+        place.unlink()
+    else:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> None:

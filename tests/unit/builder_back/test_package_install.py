@@ -158,3 +158,46 @@ def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
     _variant(tmp_path / "build" / ".torch-cpu.new", "half")
     remove_leftovers(target)
     assert [path.name for path in target.parent.iterdir()] == ["torch-cpu"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("there", ["link", "link to nothing"])
+def test_a_link_in_its_place_makes_way_and_what_it_leads_to_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, exchanges: bool
+) -> None:
+    def cannot(first: Path, second: Path) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    if not exchanges:
+        monkeypatch.setattr(package, "_exchange", cannot)
+    made, elsewhere = tmp_path / "work" / "torch-cpu", tmp_path / "elsewhere"
+    target = tmp_path / "build" / "torch-cpu"
+    made.mkdir(parents=True)
+    (made / "new").touch()
+    target.parent.mkdir()
+    target.symlink_to(elsewhere)
+    if there == "link":
+        elsewhere.mkdir()
+        (elsewhere / "mine").touch()
+    install_variant(made, target)
+    assert not target.is_symlink()
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert there != "link" or (elsewhere / "mine").is_file()
+    assert [path.name for path in target.parent.iterdir()] == ["torch-cpu"]
+    assert not made.exists()
+
+
+def test_a_file_in_its_place_is_named_and_stays(tmp_path: Path) -> None:
+    made, target = tmp_path / "made", tmp_path / "torch-cpu"
+    made.mkdir()
+    target.write_text("mine")
+    with pytest.raises(NotADirectoryError) as caught:
+        install_variant(made, target)
+    assert caught.value.filename == str(target)
+    assert target.read_text() == "mine"
+
+
+def test_a_link_that_a_killed_install_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".torch-cpu.old").symlink_to(tmp_path)
+    remove_leftovers(tmp_path / "torch-cpu")
+    assert list(tmp_path.iterdir()) == []

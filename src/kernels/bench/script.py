@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from kernel_spec.errors import UsageError
+from kernel_spec.names import repo_id_fault
 from kernels.asked import parse_ref
 from kernels.bench.case import Case
 from kernels.errors import BenchmarkError, NotAKernelError, RevisionNotFoundError
@@ -46,16 +48,20 @@ def open_kernel(wanted: str, *, trust_remote_code: bool = False) -> Benchmarked:
 
     Raises:
         NotAKernelError: there are no benchmark files.
+        UsageError: a path with a revision, or that of a file.
         As ``get_kernel`` and ``get_local_kernel``.
     """
-    repo_id, _, revision = wanted.partition("@")
+    repo_id, at, revision = wanted.partition("@")
     settings = read_settings()
     # First, so that kernels-community/activation is that kernel even where a folder is called so.
     if (project := settings.overrides.get(repo_id)) is not None:
         return _open_project(project, repo_id)
     path = Path(wanted)
     if path.is_dir():
-        return _open_project(path, path.resolve().name)
+        return _open_project(path)
+    if repo_id_fault(repo_id) and (found := next(filter(Path.exists, (path, Path(repo_id))), None)):
+        expected = f"without {at}{revision}" if found.is_dir() else "of a project's folder"
+        raise UsageError(f"{wanted}: expected a path {expected}, or owner/name[@revision].")
     return _open_published(repo_id, revision, settings, trust_remote_code)
 
 
@@ -111,7 +117,8 @@ def _telling_where(script: Script) -> Iterator[None]:
         raise BenchmarkError(place, f"{type(err).__name__}: {said}") from err
 
 
-def _open_project(place: Path, name: str) -> Benchmarked:
+def _open_project(place: Path, name: str | None = None) -> Benchmarked:
+    """Open a project, its `build/` or a variant; it is called as its folder is, unless it has a `name`."""
     module = get_local_kernel(place)
     folder = next(
         (up / FOLDER for up in (place, *place.resolve().parents[:2]) if (up / FOLDER).is_dir()),
@@ -121,7 +128,7 @@ def _open_project(place: Path, name: str) -> Benchmarked:
     if not found:
         raise NotAKernelError(folder, f"{folder}: expected a file benchmark*.py, found none.")
     scripts = tuple(Script(str(path), path.read_text(encoding="utf-8")) for path in found)
-    return Benchmarked(name, module, scripts, None)
+    return Benchmarked(name or folder.resolve().parent.name, module, scripts, None)
 
 
 def _open_published(

@@ -78,6 +78,29 @@ def test_a_project_is_timed_where_it_is(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.parametrize("below", ["build", "build/torch-cpu"])
+def test_a_build_is_called_as_its_project(
+    project: Path, below: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["benchmark", str(project / below), "--json", "--only", "64", *FAST]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert row["kernel"] == "toy.double"
+
+
+@pytest.mark.parametrize("words", [("{project}@v1",), ("{project}", "--version", "1")])
+def test_a_path_has_no_revision(
+    project: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["benchmark", *(word.format(project=project) for word in words), *FAST]) == 2
+    assert f"{project}@" in (said := capsys.readouterr().err)
+    assert "expected a path without @" in said
+
+
+def test_the_path_of_a_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["benchmark", str(project / "benchmarks" / "benchmark.py"), *FAST]) == 2
+    assert "expected a path of a project's folder" in capsys.readouterr().err
+
+
 def test_an_override_counts_as_the_kernel_of_its_name(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

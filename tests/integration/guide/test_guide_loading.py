@@ -86,7 +86,7 @@ def test_cache(user):
 
 def test_benchmark(user, projects):
     """The command of the page, and its own benchmark in the place of the kernel's."""
-    few = '--only "silu 4x4 float16" --rounds 3'
+    few = '--only "silu 16x4096 float16" --rounds 3'
     user.replaced = {"activation@v1": f"activation@v1 {few}"}
     said = user.type(get_listing("docs/guide/benchmark.md", "kernels benchmark"))
     assert "silu" in said

@@ -55,6 +55,31 @@ def test_write_a_kernel(author):
     assert "published me/fresh v1 at" in published
 
 
+def test_an_extension_of_cpp_extension(inside):
+    """A function of C++ reaches Python by the two listings of the page."""
+    inside.folder = inside.folder.parent
+    inside.type("kernel-builder init --name me/ext --backends cpu")
+    project = inside.folder / "ext"
+    files = {
+        "torch-ext/torch_binding.cpp": get_listing(
+            "docs/guide/write-a-kernel.md", "#include <ATen/ATen.h>"
+        ),
+        "torch-ext/ext/__init__.py": get_listing(
+            "docs/guide/write-a-kernel.md", "from ._ops import ops"
+        ),
+        "csrc/ext_cpu.cpp": "#include <ATen/ATen.h>\n"
+        "at::Tensor f(at::Tensor x) { return x + 1; }\n",
+    }
+    for place, text in files.items():
+        assert (project / place).is_file()
+        (project / place).write_text(text)
+    toml = project / "build.toml"
+    toml.write_text(toml.read_text().replace(', "torch-ext/torch_binding.h"', ""))
+    inside.type("kernel-builder build ext")
+    used = "import kernels, torch\nprint(kernels.get_local_kernel('ext').f(torch.ones(2)).tolist())"
+    assert inside.run(used) == "[2.0, 2.0]\n"
+
+
 def test_publish(inside, tmp_path):
     """The plan is the one of the page, but for sizes and hashes."""
     listing = get_listing("docs/guide/publish.md", "$ kernel-builder build\n")

@@ -12,7 +12,7 @@ POINTS = [
     *(("os", "fsync", count) for count in range(0, 12, 2)),
     ("pathlib.Path", "rename", 0),
     ("pathlib.Path", "mkdir", 3),
-    ("kernels.install", "_sync_directory", 2),
+    ("kernels.install", "fsync_folder", 2),
     ("kernels.install", "write_index", 0),
 ]
 

@@ -211,6 +211,10 @@ def add_token(
     text = place.read_text("utf-8") if place.exists() else _HEAD
     try:
         write_whole(place, (text + entry).encode(), mode=0o600)
+    except FileNotFoundError as err:
+        raise TokenFileError(
+            f"{place}: its folder does not exist; make it, or name another"
+        ) from err
     except OSError as err:
         raise TokenFileError(f"{place}: cannot be written ({err.strerror})") from err
     return secret

@@ -118,6 +118,13 @@ def test_a_name_is_given_once(place):
     assert place.read_bytes() == before
 
 
+def test_a_folder_that_is_not_there_is_named(place):
+    missing = place.parent / "none" / "tokens.toml"
+    with pytest.raises(TokenFileError, match=r"tokens\.toml: its folder does not exist; make it"):
+        add_token(missing, name="ci", owners=["acme"])
+    assert not missing.parent.exists()
+
+
 def test_the_command_prints_the_token_once(place):
     done = CliRunner().invoke(cli, ["add-token", str(place), "ci", "--owner", "acme"])
     assert done.exit_code == 0

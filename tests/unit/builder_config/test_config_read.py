@@ -12,6 +12,7 @@ from kernel_builder.config.read import find_project, parse_build, read_build
 from kernel_builder.errors import ConfigError, ConfigFault, ProjectError
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
+from kernel_spec.metadata import KernelDependency
 
 GOOD = """\
 [general]
@@ -189,6 +190,25 @@ def test_one_fault(old: str, new: str, expected: tuple[int, str, str, str | None
 )
 def test_keys_of_other_components(line: str, expected: tuple[str, str]) -> None:
     assert only(GOOD + line)[1:3] == expected
+
+
+def test_kernels_that_a_kernel_needs() -> None:
+    entries = '{ repo-id = "acme/a", version = 2 }, { repo-id = "acme/b", revision = "main" }'
+    build = parse_build(edit("version = 1", f"version = 1\nkernel-depends = [{entries}]").encode())
+    assert build.general.depends.kernels == (
+        KernelDependency(repo_id="acme/a", version=2),
+        KernelDependency(repo_id="acme/b", revision="main"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "key"), [("cuda", "cuda-flags"), ("rocm", "hip-flags"), ("xpu", "sycl-flags")]
+)
+def test_flags_that_one_backend_alone_has(backend: str, key: str) -> None:
+    text = GOOD.replace('"cpu"', f'"{backend}"')
+    [without] = parse_build(text.encode()).components
+    [component] = parse_build(f'{text}{key} = ["-one", "-two"]\n'.encode()).components
+    assert (without.backend_flags, component.backend_flags) == ((), ("-one", "-two"))
 
 
 @pytest.mark.parametrize("arch", ["banana", "90", "9.0b", "sm_90", "9.0+ptx"])

@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -395,6 +396,18 @@ def test_large_files_come_before_their_commit(toy):
     del copy["value"]["size"]
     assert toy.commit(copy).status == 200
     assert toy.files()["copy.so"] == BIG
+
+
+def test_large_files_on_a_file_system_without_links(toy, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(os, "link", refuse)
+    assert toy.put(BIG).status == 200
+    assert toy.commit(large("big.so")).status == 200
+    assert toy.files()["big.so"] == BIG
+    assert toy.waiting() == []
 
 
 def test_a_large_file_is_replaced_by_another_of_its_size(toy):

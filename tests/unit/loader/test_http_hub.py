@@ -272,6 +272,17 @@ def test_the_hub_is_asked_which_commit_a_few_digits_mean(web, publisher, commit,
     assert len([line for line in web.requests if "/revision/" in line]) == 1
 
 
+def test_the_hub_is_asked_where_a_pull_request_is(web, commit):
+    web.fault = lambda path: (
+        (200, {}, json.dumps({"sha": commit}).encode())
+        if "/revision/refs%2Fpr%2F1" in path
+        else None
+    )
+    assert kernels.get_kernel("acme/toy", revision="refs/pr/1").VALUE == 1
+    with pytest.raises(RevisionNotFoundError, match="no branch, tag or commit 'pr/1'"):
+        kernels.get_kernel("acme/toy", revision="pr/1")
+
+
 @pytest.mark.parametrize("said", [{}, [], {"sha": 7}, {"sha": "main"}, {"sha": "../../etc"}])
 def test_an_answer_that_is_no_commit_is_not_used(web, commit, said):
     web.fault = lambda path: (200, {}, json.dumps(said).encode()) if "/revision/" in path else None

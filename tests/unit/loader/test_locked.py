@@ -487,6 +487,19 @@ class TestOverHttp:
         (folder / "kernels.lock").write_text(json.dumps([entry]))
         assert kernels.get_locked_kernel("acme/toy", folder / "kernels.lock").VALUE == 1
 
+    @pytest.mark.parametrize("form", ["new", "old"])
+    def test_a_published_form_downloads_nothing_where_it_may_not(
+        self, web, publisher, project, call, form
+    ):
+        publisher.publish("acme/toy")
+        folder = project('"acme/toy" = 1')
+        assert call("lock", "--form", form)[0] == 0
+        asked = len(web.requests)
+        with pytest.raises(NotCachedError, match="torch-cpu"):
+            kernels.get_locked_kernel("acme/toy", folder / "kernels.lock", local_files_only=True)
+        fetched = [line for line in web.requests[asked:] if "/resolve/" in line]
+        assert all(line.endswith("metadata.json") for line in fetched)
+
     def test_whether_a_publisher_is_trusted_is_asked_for_each_lock(
         self, web, publisher, project, call
     ):

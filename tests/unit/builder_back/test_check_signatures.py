@@ -125,6 +125,7 @@ def test_what_agrees_is_not_mentioned(kind: str, cxx: str) -> None:
         ("int", "std::optional<long>", "is int in the schema, std::optional<int64_t> in C++"),
         ("Optional[int]", "long", "is int? in the schema, int64_t in C++"),
         ("List[int]", "std::vector<double, std::allocator<double> >", "is int[] in the schema"),
+        ("List[int]", "std::list<long, std::allocator<long> >", "is int[] in the schema"),
         ("ScalarType", "long", "is ScalarType in the schema, int64_t in C++"),
         ("str", "char const*", "is str in the schema, char* in C++"),
     ],

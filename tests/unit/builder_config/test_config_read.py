@@ -149,7 +149,16 @@ def test_names_that_no_file_can_have_are_faults(project: Path, old: str) -> None
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/one.cpp", "../one.cpp", "csrc/../../x.cpp", "csrc/*.cpp", "csrc/\\u0007.cpp", ""]
+    "path",
+    [
+        "/etc/one.cpp",
+        "../one.cpp",
+        "csrc/../../x.cpp",
+        "csrc/*.cpp",
+        "csrc\\\\one.cpp",
+        "csrc/\\u0007.cpp",
+        "",
+    ],
 )
 def test_bad_paths(path: str) -> None:
     assert only(edit("csrc/one.cpp", path))[:3] == (14, "kernel.one.src[0]", "bad-path")

@@ -102,6 +102,12 @@ def test_every_backend_is_planned_or_says_what_it_lacks() -> None:
     assert [str(each) for each in result.skipped] == ["cuda: not built here: needs nvcc 13.0"]
 
 
+def test_an_arch_of_two_components_is_named_once() -> None:
+    more = '[kernel.more]\nbackend = "cuda"\ndepends = ["torch"]\nsrc = ["csrc/more.cu"]\n'
+    build = build_of(f'{TEXT}{more}cuda-capabilities = ["9.0a", "12.0"]\n')
+    assert variant(made(build, GPU_HOST), CUDA).archs == ("8.0", "9.0a", "10.0", "12.0")
+
+
 def test_variants_of_python_alone_name_the_devices_that_they_are_for() -> None:
     general = TEXT.partition("[torch]")[0]
     listed = 'cuda-capabilities = ["9.0"]\nrocm-archs = ["gfx942", "gfx90a"]\n'

@@ -80,6 +80,14 @@ admin = true
 name = "twin"
 sha256 = "{"0" * 64}"
 owners = ["../x"]
+[[token]]
+name = "four"
+sha256 = "{"1" * 64}"
+owners = [7]
+[[token]]
+name = "five"
+sha256 = "{"2" * 64}"
+owners = "acme"
 """
     )
     with pytest.raises(TokenFileError) as caught:
@@ -87,7 +95,8 @@ owners = ["../x"]
     message = str(caught.value)
     for part in ("token 1: name", "token 1: sha256", "token 1: owners", "token 2: expected"):
         assert part in message
-    assert "token 3: owners" in message
+    for number in (3, 4, 5):
+        assert f"token {number}: owners" in message
     assert "two tokens have one name" in message
 
 

@@ -44,6 +44,7 @@ def write_variant(
     packages: tuple[str, ...] = (),
     provenance: Provenance | None = None,
     digest: bool = True,
+    algorithm: str = "sha256",
     upstream: str | None = None,
     source: str | None = None,
 ) -> Path:
@@ -63,7 +64,7 @@ def write_variant(
         kernel_depends=needs,
         python_depends=packages,
         provenance=provenance,
-        digest=digest_tree(place) if digest else None,
+        digest=digest_tree(place, algorithm) if digest else None,
         upstream=upstream,
         source=source,
     )

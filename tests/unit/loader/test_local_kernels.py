@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import kernels
+from kernel_spec import directory
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import IntegrityError, MetadataError
 from kernel_spec.metadata import Provenance
+from kernel_spec.names import RepoId
 from kernels.errors import NotAKernelError, NoVariantError, SettingsError
 from kernels.settings import parse_overrides
 
@@ -64,6 +66,28 @@ def test_a_changed_file_is_refused_before_it_runs(project):
     (project / "build/torch-cpu/__init__.py").write_text("raise SystemExit\n")
     with pytest.raises(IntegrityError, match=r"__init__\.py: expected hash"):
         kernels.get_local_kernel(project)
+
+
+def test_a_digest_of_the_other_algorithm_is_as_good(publisher, make_variant, tmp_path):
+    local = make_variant(tmp_path / "local", algorithm="sha512")
+    assert kernels.get_local_kernel(local).VALUE == 1
+    publisher.publish("acme/toy", algorithm="sha512")
+    assert kernels.get_kernel("acme/toy").VALUE == 1
+    (local / "__init__.py").write_text("VALUE = 2\n")
+    with pytest.raises(IntegrityError, match=r"__init__\.py"):
+        kernels.get_local_kernel(local)
+
+
+def test_metadata_that_does_not_know_its_files_is_refused_from_a_hub(
+    publisher, make_variant, tmp_path
+):
+    """The hub's hashes are right, and the variant is not what its builder made."""
+    variant = make_variant(tmp_path / "p" / "build" / "torch-cpu", algorithm="sha512")
+    (variant / "__init__.py").write_text("VALUE = 2\n")
+    files = {path.relative_to(tmp_path / "p").as_posix(): path for path in variant.iterdir()}
+    directory.publish(publisher.hub, RepoId("acme", "toy"), files, branch="v1", parent=None)
+    with pytest.raises(IntegrityError, match=r"__init__\.py"):
+        kernels.get_kernel("acme/toy")
 
 
 def test_an_extra_and_a_missing_file_are_both_named(make_variant, tmp_path):

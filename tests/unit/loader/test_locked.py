@@ -500,6 +500,15 @@ class TestOverHttp:
         fetched = [line for line in web.requests[asked:] if "/resolve/" in line]
         assert all(line.endswith("metadata.json") for line in fetched)
 
+    def test_a_new_lock_is_of_what_the_hub_has_now(self, web, publisher, project, call):
+        publisher.publish("acme/toy")
+        folder = project('"acme/toy" = 1')
+        assert kernels.get_kernel("acme/toy").VALUE == 1
+        later = publisher.publish("acme/toy", variants=TWO)
+        assert kernels.get_kernel("acme/toy").VALUE == 1, "within the time of a record"
+        assert call("lock")[0] == 0
+        assert [entry.commit for entry in entries(folder)] == [later]
+
     def test_whether_a_publisher_is_trusted_is_asked_for_each_lock(
         self, web, publisher, project, call
     ):

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 KERNEL = Path(__file__).parents[3] / "kernels-community" / "activation"
 
 
@@ -25,12 +27,16 @@ def running_below(folder: Path) -> list[int]:
     return found
 
 
-def test_interrupting_a_build_ends_its_compilers(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_a_build_that_is_told_to_end_ends_its_compilers(tmp_path, number, code, sandbox):
     project, cache = tmp_path / "activation", tmp_path / "cache"
     shutil.copytree(KERNEL, project, ignore=shutil.ignore_patterns("build"))
     build = subprocess.Popen(
         [Path(sys.executable).with_name("kernel-builder"), "build", project],
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        env={**os.environ, "XDG_CACHE_HOME": str(cache), "KERNEL_BUILDER_SANDBOX": sandbox},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -40,8 +46,8 @@ def test_interrupting_a_build_ends_its_compilers(tmp_path):
         time.sleep(0.05)
         started = len(running_below(cache))
     assert started >= 3, "the compilers never started"
-    build.send_signal(signal.SIGINT)
-    assert build.wait(10) == 130
+    build.send_signal(number)
+    assert build.wait(10) == code
     deadline = time.monotonic() + 3
     while running_below(cache) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -166,6 +166,12 @@ def test_a_refusal_is_an_error_whatever_the_record_says(web, commit, later, answ
         kernels.get_kernel("acme/toy")
 
 
+def test_what_the_hub_says_of_a_refusal_is_told(web, commit):
+    web.fault = lambda path: (403, {"x-error-message": "this kernel is gated: ask acme"}, b"")
+    with pytest.raises(HubAccessError, match="this kernel is gated: ask acme"):
+        kernels.get_kernel("acme/toy")
+
+
 def test_without_a_record_an_unreachable_hub_is_named(web, commit):
     web.fault = lambda path: httpx2.ConnectError("connection refused")
     with pytest.raises(

@@ -26,7 +26,7 @@ def author(read, compiler, builder_cache, tmp_path_factory):
     author = read(tmp_path_factory.mktemp("author") / "here")
     author.environ |= {"XDG_CACHE_HOME": builder_cache}
     # CUDA's compiler would be fetched; the groups of CUDA builds do that.
-    author.replaced = {"--backends cpu cuda": "--backends cpu", "/srv": str(author.folder / "srv")}
+    author.replaced = {"--backends cpu cuda": "--backends cpu"}
     listing = get_listing("docs/guide/write-a-kernel.md", "$ kernel-builder init --name me/fresh")
     author.said = [author.type(command) for command, _ in parse_session(listing)]
     return author

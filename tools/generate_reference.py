@@ -48,7 +48,10 @@ def main() -> int:
 
 def commands_page() -> str:
     """Show the help of every command and verb."""
-    parts = [NOTE, "# Commands\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 told to end (SIGTERM).\n"]
+    parts = [
+        NOTE,
+        "# Commands\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 told to end (SIGTERM).\n",
+    ]
     for command in COMMANDS:
         parts.append(f"\n## {command}\n\n{help_block(command)}")
         parts += [

@@ -85,11 +85,13 @@ def test_what_is_lost_is_told(name: str, place: str) -> None:
     }
     text = (ROOT / place.format(name)).read_text("utf-8")
     block = next(each for each in text.split(FIRST) if f"below={LEAST} " in each).split(LAST)[0]
-    head, _, *lines = [
+    assert (f"No row is below {LEAST}." in block) is (not lost)
+    table = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in block.splitlines()
         if line.startswith("|")
     ]
+    head, _, *lines = table or [[], []]
     told = {
         (op, cells["shape"], cells["way"])
         for cells in (dict(zip(head, line, strict=True)) for line in lines)

@@ -31,7 +31,8 @@ sys.exit(run(click.Command("x", callback=wait), [], name="x"))
 """
 
 
-def start(place, after="pass", before="pass"):
+def start(place, after="pass", before="signal.signal(signal.SIGHUP, signal.SIG_DFL)"):
+    """Start a command that waits; its tests may themselves be run by nohup, which a child inherits."""
     code = f"import signal\n{before}\n" + WAITING.format(place=str(place), after=after)
     process = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -32,10 +32,8 @@ def test_it_builds_publishes_and_downloads_both_kernels(demo):
     traces = json.loads((output / "load.json").read_text())["traces"]
     assert [trace["kernel"] for trace in traces] == ["activation", "img2gray"]
     assert all(trace["downloaded"] for trace in traces)
-    assert sorted(path.name for path in (output / "hub" / "kernels-community").iterdir()) == [
-        "activation",
-        "img2gray",
-    ]
+    published = {path.name for path in (output / "hub" / "kernels-community").iterdir()}
+    assert {name for name in published if name[0] != "."} == {"activation", "img2gray"}
 
 
 def test_it_shows_where_the_time_of_a_load_went(demo):

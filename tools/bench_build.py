@@ -15,7 +15,6 @@ import contextlib
 import ctypes
 import json
 import os
-import platform
 import resource
 import shutil
 import signal
@@ -27,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import bench_main_job
 import draw_figures
 
 from kernel_builder.config.read import read_build
@@ -267,21 +267,13 @@ def describe_machine() -> dict[str, str]:
     """Say what the figures were taken on."""
     import torch
 
-    info = Path("/proc/cpuinfo").read_text()
-    model = next(line for line in info.splitlines() if line.startswith("model name"))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"],
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        check=True,
-    )
+    machine = bench_main_job.describe_machine()
     return {
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip(),
-        "cpu": f"{model.partition(':')[2].strip()}, {os.cpu_count()} cores",
+        "date": machine["date"],
+        "commit": machine["commit"],
+        "cpu": f"{machine['cpu']}, {machine['cores']} cores",
         "load": f"{os.getloadavg()[0]:.1f}",
-        "python": platform.python_version(),
+        "python": machine["python"],
         "torch": str(torch.__version__),
     }
 

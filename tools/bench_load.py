@@ -22,12 +22,10 @@ from typing import Any
 import draw_figures
 from bench_main_job import IMPORT, LOADS, RESULTS, ROOT, describe_machine
 from peers import REFERENCE, ClientVenv, ServedHub, make_venv, reference_venv, serve_hub
+from toy_variant import write_toy_metadata
 
 from kernel_spec import directory
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 
 ROUNDS = 7
@@ -105,15 +103,7 @@ def publish(root: Path, project: Path) -> None:
     (variant / "data.bin").write_bytes(bytes(range(256)) * (BIG_BYTES // 256))
     for number in range(FILES - 3):
         (variant / f"m{number}.py").write_text(f"VALUE = {number}\n" + "# filler\n" * 200)
-    metadata = Metadata(
-        name="sixty",
-        id="_sixty_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant, "sixty")
     paths = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
     repo = RepoId(*KERNEL.split("/"))
     directory.publish(DirectoryHub(root), repo, paths, branch="v1", parent=None)

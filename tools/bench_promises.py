@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bench_main_job
 from bench_promises_page import render
 from peers import TORCH, make_torch_venv, serve_hub
 from process_tree import Used, run_counted
@@ -35,6 +35,7 @@ from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub, publish
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
+from kernel_spec.whole_file import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -398,17 +399,11 @@ def elf_versions(elf: Any) -> dict[str, str]:
 
 def describe_machine(load: float) -> dict[str, Any]:
     """Say what the figures were measured on, and its `load` before any of them was."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": models[0] if models else platform.machine(),
-        "cores": os.cpu_count(),
+        **bench_main_job.describe_machine(),
         "load": round(load, 1),
         "shared": load > FULLEST_LOAD,
-        "python": platform.python_version(),
         "torch": TORCH,
-        "commit": run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"]).strip(),
-        "date": time.strftime("%Y-%m-%d"),
     }
 
 
@@ -421,9 +416,7 @@ def write_results(group: str, found: dict[str, Any]) -> dict[str, Any]:
         (target, json.dumps(results, indent=2, sort_keys=True) + "\n"),
         (target.with_suffix(".md"), render(results)),
     ):
-        fresh = path.with_suffix(".tmp")
-        fresh.write_text(text)
-        fresh.replace(path)
+        write_whole(path, text.encode())
     return results
 
 

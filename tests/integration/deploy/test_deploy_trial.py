@@ -12,12 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from toy_variant import write_toy_metadata
 
 from kernel_spec import directory
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 from kernels.trial import try_kernel
 
@@ -51,15 +49,7 @@ def publish(hub, init, cases=CASES):
     variant = project / "build" / "torch-cpu"
     variant.mkdir(parents=True)
     (variant / "__init__.py").write_text(init)
-    metadata = Metadata(
-        name="toy",
-        id="_toy_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant)
     if cases:
         (project / "benchmarks").mkdir()
         (project / "benchmarks" / "benchmark.py").write_text(cases)

@@ -9,12 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from toy_variant import write_toy_metadata
 
 from kernel_spec import directory
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 
 ROOT = Path(__file__).parents[3]
@@ -46,15 +44,7 @@ def publish(root, name, variant="torch-cpu"):
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(INIT.format(name=name))
     (folder / "part.py").write_text(f"NAME = {name!r}\n")
-    metadata = Metadata(
-        name=name,
-        id=f"_{name}_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(folder),
-    )
-    (folder / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(folder, name)
     files = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
     directory.publish(DirectoryHub(root), RepoId("acme", name), files, branch="v1", parent=None)
 

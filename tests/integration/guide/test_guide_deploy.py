@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 from listings import get_listing
+from toy_variant import write_toy_metadata
 
 from kernel_spec import directory
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
 
 ROOT = Path(__file__).parents[3]
@@ -40,15 +39,7 @@ def write_toy(folder):
     variant.mkdir(parents=True)
     (variant / "__init__.py").write_text("VALUE = 1\n")
     (variant / "_ops.py").write_text(OPS)
-    metadata = Metadata(
-        name="toy",
-        id="_toy_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant)
     return {
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
     }

@@ -9,10 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from toy_variant import write_toy_metadata
 
 BOTH = Path(__file__).parent / "consumers" / "both.py"
 TIMES = """
@@ -81,15 +78,7 @@ def project(tmp_path_factory):
         "from . import layers\n\ndef times13(x):\n    return 13 * x\n"
     )
     (variant / "layers.py").write_text(SOURCE)
-    metadata = Metadata(
-        name="times",
-        id="_times_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant, "times")
     return project
 
 

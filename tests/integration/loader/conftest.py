@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from toy_variant import write_toy_metadata
 
 import kernels
 from kernel_spec import directory
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 
 SOURCE = Path(kernels.__file__).parents[1]
@@ -40,15 +38,7 @@ def publish(
         target = variant / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
-    metadata = Metadata(
-        name=repo.name,
-        id=f"_{repo.name}_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant, repo.name)
     hub = DirectoryHub(root)
     known = (
         {ref.name: ref.commit for ref in directory.read_refs(hub, repo).branches}

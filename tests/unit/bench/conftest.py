@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from toy_variant import write_toy_metadata
 
 import kernels.load
 from kernel_spec import directory
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 from kernels.settings import VARIABLES
 
@@ -50,15 +48,7 @@ def project(tmp_path: Path) -> Path:
     variant = place / "build" / "torch-cpu"
     variant.mkdir(parents=True)
     (variant / "__init__.py").write_text("def double(x):\n    return x + x\n")
-    metadata = Metadata(
-        name="toy",
-        id="_toy_cpu_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant)
     (place / "benchmarks").mkdir()
     (place / "benchmarks" / "benchmark.py").write_text(BENCHMARK)
     return place

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from toy_variant import write_toy_metadata
 
 import kernels.load
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernels import (
     LocalLayerRepository,
     Mode,
@@ -94,16 +92,7 @@ def write_kernel(tmp_path: Path) -> Callable[..., Path]:
         variant.mkdir(parents=True)
         (variant / "__init__.py").write_text(init)
         (variant / "layers.py").write_text(layers)
-        metadata = Metadata(
-            name=name,
-            id=f"_{name}_cpu_0123456789ab",
-            version=1,
-            license="Apache-2.0",
-            backend=BackendKind.CPU,
-            digest=digest_tree(variant),
-            extension=extension or {},
-        )
-        (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+        write_toy_metadata(variant, name, extension=extension)
         return project
 
     return write

@@ -12,7 +12,7 @@ from pathlib import Path
 from kernel_builder.config import check
 from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_builder.config.table import find_close
-from kernel_builder.errors import CommandError, ScaffoldError
+from kernel_builder.errors import CommandError, ScaffoldError, StorageError
 from kernel_builder.git import run_git
 from kernel_builder.settings import Settings
 from kernel_spec.backend import BackendKind
@@ -278,25 +278,31 @@ def write_project(project: NewProject, target: Path, *, overwrite: bool = False)
     """Write a new project, and return the paths of its files.
 
     Raises:
-        ScaffoldError: a file is there already and ``overwrite`` is not set, or the place cannot
-            be written; nothing is written then.
+        ScaffoldError: a file is there already and ``overwrite`` is not set.
+        StorageError: the place cannot be written. In both cases nothing is.
     """
     files = render_project(project)
     _refuse_existing(files, target, overwrite=overwrite)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside the target first: a full disk leaves nothing half-done there.
+        # Written beside the target first: a full disk leaves nothing half-done.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as temporary:
-            staging = Path(temporary)
+            staging = Path(temporary) / "project"
             for path, text in files.items():
                 place = staging / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, encoding="utf-8")
-            for path in files:
-                (target / path).parent.mkdir(parents=True, exist_ok=True)
-                (staging / path).replace(target / path)
+            if target.exists():
+                for path in files:
+                    (target / path).parent.mkdir(parents=True, exist_ok=True)
+                    (staging / path).replace(target / path)
+            else:
+                staging.replace(target)
     except OSError as err:
-        raise ScaffoldError(f"{target}: cannot write the project there ({err.strerror})") from err
+        raise StorageError(
+            f"{target}: cannot write the project there ({err.strerror}); choose another PATH, or see "
+            "that there is room and that this user may write"
+        ) from err
     return list(files)
 
 

@@ -17,7 +17,7 @@ def fill_card(directory: Path, out: Path | None, repo_id: str | None) -> None:
     """Fill in DIR/CARD.md as upload does, and write it to OUT (the terminal)."""
     from kernel_builder.card import fill_card as fill
     from kernel_builder.config.read import find_project
-    from kernel_builder.errors import ProjectError
+    from kernel_builder.errors import StorageError
     from kernel_spec.whole_file import write_whole
 
     text = fill(find_project(directory), repo_id=repo_id)
@@ -27,5 +27,5 @@ def fill_card(directory: Path, out: Path | None, repo_id: str | None) -> None:
     try:
         write_whole(out, text.encode())
     except OSError as err:
-        raise ProjectError(f"{out}: cannot be written ({err.strerror})") from err
+        raise StorageError(f"{out}: cannot be written ({err.strerror})") from err
     click.echo(str(out))

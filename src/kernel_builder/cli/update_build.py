@@ -63,7 +63,7 @@ def _agreed(file: Path) -> bool:
 
 def _write(file: Path, before: bytes, after: bytes) -> None:
     """Replace a file whole, keeping its mode; a link keeps pointing at it."""
-    from kernel_builder.errors import ProjectError
+    from kernel_builder.errors import ProjectError, StorageError
     from kernel_spec.whole_file import write_whole
 
     place = file.resolve()
@@ -72,4 +72,4 @@ def _write(file: Path, before: bytes, after: bytes) -> None:
             raise ProjectError(f"{file}: it has changed meanwhile; nothing was written, try again")
         write_whole(place, after, mode=place.stat().st_mode & 0o777)
     except OSError as err:
-        raise ProjectError(f"{file}: cannot be written ({err.strerror})") from err
+        raise StorageError(f"{file}: cannot be written ({err.strerror})") from err

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kernel_builder.cli.init import init, spread
 from kernel_builder.config.model import TorchNoarch
 from kernel_builder.config.read import read_build
-from kernel_builder.errors import ScaffoldError
+from kernel_builder.errors import ScaffoldError, StorageError
 from kernel_builder.scaffold import (
     plan_project,
     render_project,
@@ -134,7 +134,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ScaffoldError, match="this is a file"):
         write_project(project(), tmp_path / "file")
-    with pytest.raises(ScaffoldError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot write"):
         write_project(project(), tmp_path / "file" / "below")
 
 

@@ -11,11 +11,13 @@ _SCP_FORM = re.compile(r"([A-Za-z0-9._-]+@[A-Za-z0-9.-]+):/?([^/\s:][^\s:]*)", r
 
 
 def normalize_git_url(url: str) -> str | None:
-    """Return a git URL with a scheme, or None where it is none that may be named.
+    """Return a git URL with a scheme, or None where it is none that a project or a variant may name.
 
     Schemes are http, https, ssh, git and git+ before one of the first three;
-    ``git@host:owner/name`` becomes ``ssh://git@host/owner/name``.
+    ``git@host:owner/name`` becomes ``ssh://git@host/owner/name``. What cannot be printed is in none.
     """
+    if not url.isprintable():
+        return None
     if _GIT_URL.fullmatch(url) is not None:
         return url
     scp = _SCP_FORM.fullmatch(url)

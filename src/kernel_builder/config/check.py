@@ -10,6 +10,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from kernel_builder.config.table import Check, Objection, Table, find_close
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import FormatError
+from kernel_spec.git_url import normalize_git_url
 from kernel_spec.names import KERNEL_NAME, parse_repo_id
 
 # Backends whose kernels are compiled; those of the others are Python alone.
@@ -20,8 +21,6 @@ COMPILED = frozenset(
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*", re.ASCII)
 _CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9][af]?(\+PTX)?", re.ASCII)
 _GFX = re.compile(r"gfx[0-9a-f]{3,4}(:[a-z]+[+-])*|gfx[0-9]{1,2}(-[0-9])?-generic", re.ASCII)
-_URL = re.compile(r"(?:https?|ssh|git|git\+https?|git\+ssh)://[^\s/]+/\S+")
-_SCP = re.compile(r"(?P<host>[\w.-]+@[\w.-]+):(?P<path>(?!/)[^\s:]+)")
 _EXTENSION = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BRANCH = re.compile(r"(?!.*(\.\.|//|@\{|\.lock(/|$)))[A-Za-z0-9_][A-Za-z0-9_./-]*(?<![./])")
@@ -156,17 +155,11 @@ def check_gfx(text: str) -> Objection | None:
 
 
 def check_git_url(text: str) -> Objection | None:
-    """Check a git URL: https, http, ssh, git (also ``git+…``), or ``user@host:path``."""
-    if _URL.fullmatch(text) or _SCP.fullmatch(text):
+    """Check a git URL, by the rule of a ``metadata.json``, which it will stand in."""
+    if normalize_git_url(text) is not None:
         return None
     message = f'found "{text}"; expected a git URL such as "https://host/owner/name"'
     return Objection("bad-url", message)
-
-
-def normalize_git_url(text: str) -> str:
-    """Write ``user@host:path`` as a URL; leave URLs as they are."""
-    match = _SCP.fullmatch(text)
-    return text if match is None else f"ssh://{match['host']}/{match['path']}"
 
 
 def check_repo_id(text: str) -> Objection | None:

@@ -11,6 +11,7 @@ from kernel_builder.config.table import Check, Objection, Table
 from kernel_builder.config.testing import check_requirement
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
+from kernel_spec.git_url import normalize_git_url
 from kernel_spec.metadata import KernelDependency
 from kernel_spec.names import RepoId, parse_repo_id
 
@@ -80,8 +81,8 @@ def read_general(general: Table, edition: int, backends: tuple[BackendKind, ...]
         version=1 if version is None else version,
         license=licence,
         backends=backends,
-        upstream=None if upstream is None else check.normalize_git_url(upstream),
-        source=None if source is None else check.normalize_git_url(source),
+        upstream=None if upstream is None else normalize_git_url(upstream),
+        source=None if source is None else normalize_git_url(source),
         repo_id=repo_id,
         branch=branch,
         depends=depends,

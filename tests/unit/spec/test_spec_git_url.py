@@ -42,7 +42,8 @@ def test_the_form_of_scp_becomes_a_url(path):
         ),
         *("file:///srv/x", "ftp://example.org/x", "git+file:///x", "git+git://example.org/x"),
         *("https://example.org/a b", "https://example.org/\n", "javascript:alert(1)", "git@host:"),
-        *("HTTPS://example.org/x", "git@host:22:x"),
+        *("HTTPS://example.org/x", "git@host:22:x", "git@h\u00f6st:x"),
+        *("https://example.org/\x1b[31m", "https://example.org/\u202ex", "git@host:x\u00a0y"),
     ],
 )
 def test_anything_else_is_no_git_url(url):

@@ -12,7 +12,7 @@ from kernel_builder.planned import VariantBuild
 from kernel_builder.progress import Reporter
 from kernel_builder.settings import Settings
 from kernel_builder.sources import SourceSet
-from kernel_spec.metadata import Provenance
+from kernel_spec.provenance import Provenance
 
 OUTPUT = "build"
 

@@ -6,14 +6,15 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from kernel_builder.planned import VariantBuild
 from kernel_spec import metadata as metadata_file
 from kernel_spec.digest import digest_tree
-from kernel_spec.metadata import Metadata, Provenance, format_metadata
+from kernel_spec.metadata import Metadata, format_metadata
+from kernel_spec.provenance import Provenance
 
 OPS_FILE = "_ops.py"
 
@@ -67,17 +68,54 @@ def add_op_namespace_prefix(op_name: str) -> str:
 '''
 
 
-def format_ops(op_id: str, *, compiled: bool, tvm_ffi: bool = False) -> str:
+_IMPORTS_PER_TORCH = '''import ctypes
+import re
+from functools import cache
+from pathlib import Path
+
+import torch
+'''
+
+_LOAD_PER_TORCH = '''
+
+@cache
+def load_per_torch() -> bool:
+    """Load the library of this kernel for the very torch that runs; say whether it is here.
+
+    There is one for each release of torch that the kernel was built for; without it, all works and
+    something of it works otherwise.
+    """
+    release = re.match(r"(\d+)\.(\d+)\.\d+(\+|$)", torch.__version__)
+    if release is None:
+        return False
+    place = Path(__file__).with_name(f"{id}.torch{{release[1]}}{{release[2]}}.so")
+    if not place.is_file():
+        return False
+    try:
+        ctypes.CDLL(str(place))
+    except OSError:
+        return False
+    return True
+'''
+
+
+def format_ops(
+    op_id: str, *, compiled: bool, tvm_ffi: bool = False, per_torch: bool = False
+) -> str:
     """Write the Python file through which a kernel reaches its ops.
 
     Args:
         op_id: the namespace of the ops.
         compiled: whether a library registers them, which is imported then.
         tvm_ffi: whether a library exports them through TVM FFI, which loads it then.
+        per_torch: whether the project has per-torch components, which the kernel loads by it.
     """
     if tvm_ffi:
         return _OPS_TVM_FFI.format(id=op_id)
-    return (_OPS_COMPILED if compiled else _OPS_NOARCH).format(id=op_id)
+    text = _OPS_COMPILED if compiled else _OPS_NOARCH
+    if per_torch:
+        text = text.replace("import torch\n", _IMPORTS_PER_TORCH, 1) + _LOAD_PER_TORCH
+    return text.format(id=op_id)
 
 
 def write_variant(
@@ -85,6 +123,7 @@ def write_variant(
     build: VariantBuild,
     library: Path | None,
     *,
+    parts: Iterable[Path] = (),
     provenance: Provenance,
     target: Path,
     extension: Mapping[str, Any] | None = None,
@@ -95,6 +134,7 @@ def write_variant(
         project: the directory of the project.
         build: the variant.
         library: its library, or None for a variant without machine code.
+        parts: its per-torch libraries.
         provenance: what ``metadata.json`` says of its origin.
         target: the directory.
         extension: what ``metadata.json`` says besides, under our own key.
@@ -106,10 +146,15 @@ def write_variant(
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(package / path, place)
     tvm_ffi = build.tvm_ffi is not None
-    ops = format_ops(build.op_id, compiled=library is not None, tvm_ffi=tvm_ffi)
+    ops = format_ops(
+        build.op_id,
+        compiled=library is not None,
+        tvm_ffi=tvm_ffi,
+        per_torch=build.has_per_torch,
+    )
     (target / OPS_FILE).write_bytes(ops.encode())
-    if library is not None:
-        shutil.copyfile(library, target / library.name)
+    for path in (*parts, *([] if library is None else [library])):
+        shutil.copyfile(path, target / path.name)
     _set_modes(target)
     document = format_metadata(_describe(build, target, provenance, extension or {}))
     place = target / metadata_file.FILE_NAME

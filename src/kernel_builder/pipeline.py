@@ -22,7 +22,7 @@ from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.state import digest_directory, find_record, fingerprint
 from kernel_spec.errors import KernelError
-from kernel_spec.metadata import Provenance
+from kernel_spec.provenance import Provenance
 
 
 def build_project(

@@ -10,7 +10,7 @@ from kernel_builder.errors import CommandError
 from kernel_builder.git import run_git
 from kernel_builder.settings import Settings
 from kernel_builder.sources import SourceSet
-from kernel_spec.metadata import Provenance
+from kernel_spec.provenance import Provenance
 
 # What builds leave in a project is no source of it.
 _OWN = (".", ":(exclude)build")

@@ -32,8 +32,9 @@ from kernel_builder.toolchain.cuda_home import find_files
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
 from kernel_spec.metadata import FILE_NAME as METADATA
-from kernel_spec.metadata import Metadata, Provenance
+from kernel_spec.metadata import Metadata
 from kernel_spec.names import RepoId
+from kernel_spec.provenance import Provenance
 from kernel_spec.variant import ArchVariant, parse_variant
 
 _GIT_SECONDS = 600

@@ -14,7 +14,8 @@ from kernel_builder.proof import without_proof
 from kernel_builder.settings import Settings
 from kernel_spec.digest import variant_digest
 from kernel_spec.document import UNREADABLE
-from kernel_spec.metadata import FILE_NAME, Provenance
+from kernel_spec.metadata import FILE_NAME
+from kernel_spec.provenance import Provenance
 from kernel_spec.whole_file import write_whole
 
 # Raise it when the same inputs would give another variant.

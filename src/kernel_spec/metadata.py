@@ -14,7 +14,8 @@ from kernel_spec.digest import ALGORITHMS, Digest
 from kernel_spec.document import Reader, join, read_plain, write_json
 from kernel_spec.errors import MetadataError
 from kernel_spec.git_url import normalize_git_url
-from kernel_spec.names import KERNEL_NAME, commit_fault, path_fault, repo_id_fault
+from kernel_spec.names import KERNEL_NAME, path_fault, repo_id_fault
+from kernel_spec.provenance import Provenance, format_provenance, read_provenance
 
 FILE_NAME = "metadata.json"
 
@@ -50,17 +51,6 @@ class KernelDependency:
     repo_id: str
     version: int | None = None
     revision: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Provenance:
-    """Who built a variant and from what."""
-
-    builder_version: str
-    builder_commit: str | None = None
-    builder_dirty: bool | None = None
-    kernel_commit: str | None = None
-    kernel_dirty: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,7 +163,7 @@ def parse_metadata(data: bytes) -> Metadata:
         "upstream": _read_git_url(reader, document, "upstream"),
         "source": _read_git_url(reader, document, "source"),
         "digest": _read_digest(reader, document),
-        "provenance": _read_provenance(reader, document),
+        "provenance": read_provenance(reader, document),
         "extension": reader.take(document, EXTENSION_KEY, dict, "") or {},
         "unknown": {key: value for key, value in document.items() if key not in _KNOWN_KEYS},
     }
@@ -247,13 +237,13 @@ def _read_kernel_depends(
     for index, table in enumerate(reader.take(document, "kernel-depends", list, "") or []):
         where = f"kernel-depends[{index}]"
         if reader.check_type(table, dict, where):
-            dependency = read_dependency(reader, table, where)
+            dependency = _read_dependency(reader, table, where)
             if dependency is not None:
                 dependencies.append(dependency)
     return tuple(dependencies)
 
 
-def read_dependency(
+def _read_dependency(
     reader: Reader, table: Mapping[str, Any], where: str
 ) -> KernelDependency | None:
     """Read ``repo-id`` and one of ``version`` and ``revision``; None with faults noted."""
@@ -330,49 +320,6 @@ def _hash_fault(text: str, length: int | None) -> str | None:
     return None
 
 
-def _read_provenance(reader: Reader, document: Mapping[str, Any]) -> Provenance | None:
-    table = reader.take(document, "provenance", dict, "")
-    if table is None:
-        return None
-    builder = reader.take(table, "kernel-builder", dict, "provenance", required=True) or {}
-    kernel = reader.take(table, "kernel", dict, "provenance")
-    version = None
-    if "kernel-builder" in table:
-        where = "provenance.kernel-builder"
-        version = reader.take(builder, "version", str, where, required=True)
-    builder_commit, builder_dirty = _read_git_state(
-        reader, builder, "provenance.kernel-builder", required=False
-    )
-    kernel_commit, kernel_dirty = (
-        (None, None)
-        if kernel is None
-        else _read_git_state(reader, kernel, "provenance.kernel", required=True)
-    )
-    if version is None:
-        return None
-    return Provenance(
-        builder_version=version,
-        builder_commit=builder_commit,
-        builder_dirty=builder_dirty,
-        kernel_commit=kernel_commit,
-        kernel_dirty=kernel_dirty,
-    )
-
-
-def _read_git_state(
-    reader: Reader, table: Mapping[str, Any], where: str, *, required: bool
-) -> tuple[str | None, bool | None]:
-    """Read ``commit`` (or its old name ``sha``) and ``dirty``, which come together."""
-    if "commit" in table and "sha" in table:
-        reader.add("both-given", where, "expected commit or its old name sha, found both")
-    key = "sha" if "sha" in table else "commit"
-    required = required or any(table.get(name) is not None for name in (key, "dirty"))
-    commit = reader.take_checked(
-        table, key, where, commit_fault, kind="bad-commit", required=required
-    )
-    return commit, reader.take(table, "dirty", bool, where, required=required)
-
-
 def format_metadata(metadata: Metadata) -> bytes:
     """Write a metadata document: sorted keys, two spaces, a final newline."""
     backend: dict[str, Any] = {"type": metadata.backend.value}
@@ -389,7 +336,7 @@ def format_metadata(metadata: Metadata) -> bytes:
     }
     if metadata.kernel_depends:
         document["kernel-depends"] = [
-            format_dependency(dependency) for dependency in metadata.kernel_depends
+            _format_dependency(dependency) for dependency in metadata.kernel_depends
         ]
     if metadata.minver is not None:
         document["kernels-minver"] = ".".join(map(str, metadata.minver))
@@ -403,33 +350,16 @@ def format_metadata(metadata: Metadata) -> bytes:
             "files": dict(metadata.digest.files),
         }
     if metadata.provenance is not None:
-        document["provenance"] = _format_provenance(metadata.provenance)
+        document["provenance"] = format_provenance(metadata.provenance)
     if metadata.extension:
         document[EXTENSION_KEY] = dict(metadata.extension)
     return write_json(document)
 
 
-def format_dependency(dependency: KernelDependency) -> dict[str, Any]:
-    """Write ``repo-id`` and the version or revision, as metadata and locks spell them."""
+def _format_dependency(dependency: KernelDependency) -> dict[str, Any]:
     fields = {
         "repo-id": dependency.repo_id,
         "version": dependency.version,
         "revision": dependency.revision,
     }
     return {key: value for key, value in fields.items() if value is not None}
-
-
-def _format_provenance(provenance: Provenance) -> dict[str, Any]:
-    builder: dict[str, Any] = {"version": provenance.builder_version}
-    document: dict[str, Any] = {"kernel-builder": builder}
-    if provenance.builder_commit is not None:
-        builder |= {
-            "commit": provenance.builder_commit,
-            "dirty": bool(provenance.builder_dirty),
-        }
-    if provenance.kernel_commit is not None:
-        document["kernel"] = {
-            "commit": provenance.kernel_commit,
-            "dirty": bool(provenance.kernel_dirty),
-        }
-    return document

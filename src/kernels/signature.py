@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_spec.document import UNREADABLE, read_plain
-from kernel_spec.metadata import FILE_NAME, Provenance
+from kernel_spec.metadata import FILE_NAME
+from kernel_spec.provenance import Provenance
 from kernels.variant_dir import SIGNATURE_NAME, VariantDir
 
 _BUNDLE = "application/vnd.dev.sigstore.bundle"

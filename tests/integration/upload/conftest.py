@@ -16,7 +16,7 @@ from kernel_builder.package import write_variant
 from kernel_builder.plan import plan
 from kernel_builder.planned import Host
 from kernel_builder.sources import read_sources
-from kernel_spec.metadata import Provenance
+from kernel_spec.provenance import Provenance
 
 TOML = """\
 [general]

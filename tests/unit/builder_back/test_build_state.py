@@ -5,7 +5,7 @@ from kernel_builder.planned import VariantBuild
 from kernel_builder.settings import read_settings
 from kernel_builder.state import Record, digest_directory, find_record, fingerprint, write_record
 from kernel_spec.backend import BackendKind
-from kernel_spec.metadata import Provenance
+from kernel_spec.provenance import Provenance
 from kernel_spec.variant import NoarchVariant
 
 BUILD = VariantBuild(

@@ -8,7 +8,8 @@ from kernel_builder import package
 from kernel_builder.package import install_variant, remove_leftovers, write_variant
 from kernel_builder.planned import VariantBuild
 from kernel_spec.backend import BackendKind
-from kernel_spec.metadata import KernelDependency, Provenance, parse_metadata
+from kernel_spec.metadata import KernelDependency, parse_metadata
+from kernel_spec.provenance import Provenance
 from kernel_spec.variant import NoarchVariant, parse_variant
 
 PROVENANCE = Provenance(builder_version="1.2.3")

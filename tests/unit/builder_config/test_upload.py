@@ -25,8 +25,8 @@ from kernel_builder.upload import Status, Uploaded, UploadOptions, upload
 from kernel_builder.upload_plan import describe_plan, format_upload
 from kernel_spec import directory
 from kernel_spec.errors import ConflictError, UsageError
-from kernel_spec.metadata import Provenance
 from kernel_spec.names import parse_repo_id
+from kernel_spec.provenance import Provenance
 from kernel_spec.wire import TreeFile
 from kernels.errors import SettingsError
 

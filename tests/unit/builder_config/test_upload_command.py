@@ -22,7 +22,7 @@ def loose(tmp_path, monkeypatch):
     from kernel_builder.plan import plan
     from kernel_builder.planned import Host
     from kernel_builder.sources import read_sources
-    from kernel_spec.metadata import Provenance
+    from kernel_spec.provenance import Provenance
 
     for name in ("KERNELS_HUB", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)

@@ -17,8 +17,9 @@ from kernel_spec import directory
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, KernelDependency, Metadata, Provenance, format_metadata
+from kernel_spec.metadata import FILE_NAME, KernelDependency, Metadata, format_metadata
 from kernel_spec.names import RepoId, module_name
+from kernel_spec.provenance import Provenance
 from kernel_spec.wire import (
     Organization,
     TreeFile,

@@ -11,8 +11,8 @@ import kernels
 from kernel_spec import directory
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import IntegrityError, MetadataError
-from kernel_spec.metadata import Provenance
 from kernel_spec.names import RepoId
+from kernel_spec.provenance import Provenance
 from kernels.errors import NotAKernelError, NoVariantError, SettingsError
 from kernels.settings import parse_overrides
 

@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from kernel_spec.metadata import FILE_NAME, Provenance
+from kernel_spec.metadata import FILE_NAME
+from kernel_spec.provenance import Provenance
 from kernels.cli import run
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"

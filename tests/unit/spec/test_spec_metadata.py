@@ -12,11 +12,11 @@ from kernel_spec.errors import KernelError, MetadataError
 from kernel_spec.metadata import (
     KernelDependency,
     Metadata,
-    Provenance,
     format_metadata,
     is_from_the_future,
     parse_metadata,
 )
+from kernel_spec.provenance import Provenance
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CASES = json.loads((FIXTURES / "metadata.json").read_text())["cases"]

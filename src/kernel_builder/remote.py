@@ -9,7 +9,7 @@ from typing import Protocol
 from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
-from kernels.settings import HubAddress, hide_credentials, parse_hub, parse_hubs
+from kernels.hub_address import HubAddress, hide_credentials, parse_hub, parse_hubs
 
 
 class Remote(Protocol):

@@ -21,7 +21,7 @@ from kernel_spec.errors import ConflictError, KernelError
 from kernel_spec.names import RepoId
 from kernel_spec.refs import DEFAULT_BRANCH
 from kernel_spec.wire import TreeFile
-from kernels.settings import hide_credentials
+from kernels.hub_address import hide_credentials
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi

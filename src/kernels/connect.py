@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from kernel_spec.names import RepoId
 from kernels.hub import Hub
-from kernels.settings import HubAddress, Settings, hubs_of
+from kernels.hub_address import HubAddress
+from kernels.settings import Settings, hubs_of
 
 
 def open_hubs(

@@ -11,7 +11,8 @@ from typing import Any
 
 from kernel_spec.amounts import format_count
 from kernels._version import __version__
-from kernels.settings import Settings, describe_settings, hide_credentials
+from kernels.hub_address import hide_credentials
+from kernels.settings import Settings, describe_settings
 from kernels.store import Store
 from kernels.system import describe, detect, detect_devices
 from kernels.trust import read_trusted

@@ -36,6 +36,7 @@ from typing import NamedTuple
 from kernel_spec.errors import FormatError
 from kernel_spec.names import parse_repo_id
 from kernels.errors import SettingsError
+from kernels.hub_address import HubAddress, hide_credentials, parse_hub, parse_hubs, show_refused
 
 PUBLIC_HUB = "https://huggingface.co"
 DEFAULT_REF_TTL = 600.0
@@ -75,36 +76,9 @@ TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 RESOURCE_VARIABLE = "HF_OIDC_RESOURCE"
 _IDENTITY_VARIABLES = ("HF_OIDC_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
 
-_HTTP_URL = re.compile(
-    r"(https?://)(?:([^/@?#]*)@)?((\[[0-9a-f:.]+\]|[^/@:?#\[\]]+)(?::(\d{1,5}))?(?:/.*)?)", re.I
-)
-# What the domain name system takes.
-_LONGEST_LABEL = 63
-_LAST_PORT = 65535
-_FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
-
-# The URLs in a text, but for those of files, whose paths may have an @.
-_URL = re.compile(r"\b(?!file:)[a-z][a-z\d+.-]*://\S*", re.I)
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 # An entry begins where "owner/name=" begins, so that a path may hold colons.
 _OVERRIDE_START = re.compile(r"(?:^|:)(?=[\w.-]+/[\w.-]+=)", re.ASCII)
-
-
-class HubAddress(NamedTuple):
-    """A hub of the settings.
-
-    Attributes:
-        url: its URL, without credentials.
-        owners: those that are looked up only there.
-        credentials: ``user:password`` of the URL, percent-encoded; empty where it has none.
-    """
-
-    url: str
-    owners: frozenset[str] = frozenset()
-    credentials: str = ""
-
-    def __repr__(self) -> str:
-        return f"HubAddress({self.url!r}, {sorted(self.owners)!r})"
 
 
 class Settings(NamedTuple):
@@ -156,7 +130,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environ is None else environ
     text = env.get("HF_ENDPOINT", "").strip() or PUBLIC_HUB
     if (endpoint := parse_hub(text)) is None:
-        raise SettingsError(f"HF_ENDPOINT: expected an https:// URL, found {_show_refused(text)}.")
+        raise SettingsError(f"HF_ENDPOINT: expected an https:// URL, found {show_refused(text)}.")
 
     def old_cache() -> Path:
         return _directory(env, "HF_KERNELS_CACHE", lambda: _hf_home(env) / "kernels")
@@ -247,45 +221,6 @@ def hide_tokens(text: str) -> str:
     return hide_credentials(text)
 
 
-def hide_credentials(text: str) -> str:
-    """Return a text without the user and password of the URLs in it.
-
-    Where a URL cannot be read, nothing before its last ``@`` is left: a password in it may hold
-    ``/`` or ``@`` as they are.
-    """
-    return _URL.sub(_hide_in_url, text)
-
-
-def _hide_in_url(found: re.Match[str]) -> str:
-    credentials = r"(?<=://)[^/@]*@" if _HTTP_URL.fullmatch(found[0]) else r"(?<=://).*@"
-    return re.sub(credentials, "", found[0], count=1)
-
-
-def parse_hubs(text: str, named: str = "KERNELS_HUB") -> tuple[HubAddress, ...]:
-    """Read hubs, as ``KERNELS_HUB`` lists them: ``acme,ml=https://hub.corp file:///srv/kernels``.
-
-    Args:
-        text: hubs with blanks between.
-        named: the variable or the option that holds the text, for the message.
-
-    Raises:
-        SettingsError: an entry that is neither an ``https://``, ``http://`` nor ``file://`` URL.
-    """
-    hubs = []
-    for entry in text.split():
-        owners, equals, url = entry.partition("=")
-        if not equals or "://" in owners:
-            owners, url = "", entry
-        if (hub := parse_hub(url)) is None:
-            suggestion = f"; write file://{url}" if url.startswith("/") else ""
-            raise SettingsError(
-                f"{named}: {_show_refused(entry)} is not a hub; expected an https:// or "
-                f"file:/// URL, optionally after 'owner,owner='{suggestion}."
-            )
-        hubs.append(hub._replace(owners=frozenset(filter(None, owners.split(",")))))
-    return tuple(hubs)
-
-
 def parse_overrides(text: str) -> dict[str, Path]:
     """Read ``LOCAL_KERNELS``: ``owner/name=path`` entries, separated by colons.
 
@@ -368,34 +303,6 @@ def _absolute(name: str, path: Path) -> Path:
             f"{name}: {str(path)!r} is relative, and the current directory is gone: "
             "give an absolute path."
         ) from err
-
-
-def _show_refused(url: str) -> str:
-    shown = hide_credentials(url)
-    hint = " (left out here: a user and password, which have to be percent-encoded)"
-    return f"{shown!r}{hint if shown != url else ''}"
-
-
-def parse_hub(url: str) -> HubAddress | None:
-    """Return the hub that an ``https://``, ``http://`` or ``file:///`` URL names; None where it names none."""
-    if _FILE_URL.fullmatch(url) is not None:
-        return HubAddress(url.rstrip("/"))
-    if (found := _HTTP_URL.fullmatch(url)) is None:
-        return None
-    scheme, credentials, rest, host, port = found.groups(default="")
-    if int(port or 0) > _LAST_PORT or not _is_host(host):
-        return None
-    return HubAddress(f"{scheme}{rest}".rstrip("/"), credentials=credentials)
-
-
-def _is_host(host: str) -> bool:
-    if host.startswith("["):
-        return True
-    try:
-        name = (host if host.isascii() else host.encode("idna").decode()).removesuffix(".")
-    except UnicodeError:
-        return False
-    return all(0 < len(label) <= _LONGEST_LABEL for label in name.split("."))
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool:

@@ -74,7 +74,7 @@ def command(  # noqa: PLR0917 - click's signature
 def _show(diagnosis: Diagnosis, trial: Trial | None, *, as_json: bool) -> None:
     from kernel_spec.compat import Rejected
     from kernels.errors import describe_decisions
-    from kernels.settings import hide_credentials
+    from kernels.hub_address import hide_credentials
 
     where, advice = hide_credentials(diagnosis.where), diagnosis.advice
     if as_json:

@@ -51,7 +51,8 @@ def add(owner: str, hub: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def remove(owner: str, hub: str | None, as_json: bool) -> None:
     """No longer trust OWNER, or the variant of that digest; fails where there was no trust."""
-    from kernels.settings import parse_hubs, read_settings
+    from kernels.hub_address import parse_hubs
+    from kernels.settings import read_settings
     from kernels.trust import Trusted, editing_trusted, write_trusted
 
     config = read_settings().config
@@ -103,7 +104,8 @@ def _is_digest(text: str, hub: str | None) -> bool:
 
 
 def _entries(owner: str, hub: str | None) -> frozenset[TrustedOwner]:
-    from kernels.settings import hubs_of, parse_hubs, read_settings
+    from kernels.hub_address import parse_hubs
+    from kernels.settings import hubs_of, read_settings
     from kernels.trust import TrustedOwner
 
     if _OWNER.fullmatch(owner) is None:

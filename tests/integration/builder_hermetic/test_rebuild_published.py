@@ -28,7 +28,7 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId, parse_repo_id
-from kernels.settings import HubAddress
+from kernels.hub_address import HubAddress
 
 NAME = "torch-stable-abi210-cpu-x86_64-linux"
 REPO: RepoId = parse_repo_id("o/add-stable")

@@ -28,7 +28,8 @@ from kernel_builder.remote_http import HttpRemote
 from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.names import parse_repo_id
 from kernels.errors import SettingsError
-from kernels.settings import NETWORK_VARIABLES, HubAddress
+from kernels.hub_address import HubAddress
+from kernels.settings import NETWORK_VARIABLES
 
 REPO = parse_repo_id("me/my-op")
 COMMIT = "c" * 40

@@ -16,9 +16,10 @@ from kernel_spec.system import Device, System, TorchBuild
 from kernel_spec.version import MajorMinor
 from kernels.cli import run
 from kernels.doctor_advice import advise
+from kernels.hub_address import hide_credentials
 from kernels.linkage import verdicts
 from kernels.linkage.host import Host
-from kernels.settings import describe_settings, hide_credentials
+from kernels.settings import describe_settings
 
 LINKAGE = Path(__file__).parents[2] / "fixtures" / "linkage"
 STABLE = "torch-stable-abi210-cpu-x86_64-linux"

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from kernels.errors import SettingsError
+from kernels.hub_address import HubAddress, parse_hubs
 from kernels.settings import (
     PUBLIC_HUB,
     VARIABLES,
-    HubAddress,
     fingerprint,
     hubs_of,
-    parse_hubs,
     read_settings,
 )
 

@@ -10,11 +10,10 @@ other hubs of ``KERNELS_HUB``.
 from __future__ import annotations
 
 import json
-import math
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -32,24 +31,20 @@ from kernel_spec.wire import (
     parse_refs,
     parse_tree,
 )
-from kernels.errors import (
-    HubAccessError,
-    HubUnreachableError,
-    RepoNotFoundError,
-    RevisionNotFoundError,
-)
+from kernels.errors import HubUnreachableError, RevisionNotFoundError
 from kernels.http_session import PACKED, Session, ask, errors_of, open_session
 from kernels.hub import Origin
+from kernels.hub_refusal import EntryNotFoundError, next_pause, refused, too_slow, unreachable
 from kernels.hub_token import read_token
 from kernels.waiting import TooSlowError, Wait
 
-# Seconds: to connect and between two reads, and the pauses before a further attempt.
+# Seconds: to connect and between two reads.
 TIMEOUT = 15.0
 # A suggestion is worth no longer wait.
 LISTING_TIMEOUT = 3.0
 LISTING_BYTES = 1 << 20
+# Seconds to wait before each further attempt, where the hub asks for no other pause.
 PAUSES = (0.3, 1.2)
-LONGEST_PAUSE = 10.0
 
 # A hub that answers without end, in size, pages or time, is as good as one that does not answer.
 ANSWER_BYTES = 64 << 20
@@ -105,7 +100,7 @@ class HttpHub:
             asked.add(url)
             try:
                 answer, url = self._get_json(url, repo, revision=commit)
-            except _EntryNotFoundError:
+            except EntryNotFoundError:
                 return ()
             for file in parse_tree(answer):
                 if file.path in files:
@@ -140,13 +135,13 @@ class HttpHub:
         try:
             with self._stream(url, wait := _wait(), headers=headers) as response:
                 if response.status_code != 200:
-                    raise _refusal(self.url, response, repo, commit)
+                    raise refused(self.url, response, repo, commit)
                 # In pieces as they come: a larger one would hide how slowly they do.
                 yield from self._in_time(response.iter_bytes(), url, wait)
         except HubUnreachableError:
             raise
         except errors_of(session) as err:
-            raise _unreachable(self.url, url, err) from None
+            raise unreachable(self.url, url, err) from None
 
     def origin_of(self, repo: RepoId, commit: str, path: str) -> Origin:
         """See :class:`kernels.hub.Sender`."""
@@ -158,7 +153,7 @@ class HttpHub:
         url = f"/api/organizations/{quote(owner, safe='')}/overview"
         try:
             answer, _ = self._get_json(url, None)
-        except _EntryNotFoundError:
+        except EntryNotFoundError:
             return None
         return parse_organization(answer)
 
@@ -216,7 +211,7 @@ class HttpHub:
             # The last read may have run out of time itself: that is no reason to ask again.
             if not wait.is_over:
                 raise
-            raise _too_slow(self.url, f"kept {url} waiting for {wait.whole:.0f} s") from None
+            raise too_slow(self.url, f"kept {url} waiting for {wait.whole:.0f} s") from None
 
     def _get_json(
         self, url: str, repo: RepoId | None, *, revision: str = ""
@@ -227,7 +222,7 @@ class HttpHub:
             raise WireError(f"{self.url} continues its listing at another place: {full}")
         response, body = self._get(full)
         if response.status_code != 200:
-            raise _refusal(self.url, response, repo, revision)
+            raise refused(self.url, response, repo, revision)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError) as err:
@@ -250,11 +245,10 @@ class HttpHub:
             except errors_of(session) as err:
                 if pause is None:
                     # Its message holds the reason; the sixty lines of the client add nothing.
-                    raise _unreachable(self.url, url, err) from None
+                    raise unreachable(self.url, url, err) from None
                 time.sleep(pause)
                 continue
-            again = _pause_of(response, pause)
-            if again is None or not is_passing(response.status_code):
+            if (again := next_pause(response, pause)) is None:
                 return response, body
             time.sleep(again)
         raise AssertionError("the last attempt returns or raises")
@@ -280,7 +274,7 @@ class HttpHub:
                 return
             size += len(chunk)
             if spent > PATIENCE_SECONDS and size < spent * SLOWEST:
-                raise _too_slow(self.url, f"sent {size} bytes of {url} in {spent:.0f} s")
+                raise too_slow(self.url, f"sent {size} bytes of {url} in {spent:.0f} s")
             yield chunk
 
     @cached_property
@@ -311,93 +305,3 @@ def _wait() -> Wait:
 
 def _short_wait() -> Wait:
     return Wait(read=LISTING_TIMEOUT, whole=LISTING_TIMEOUT)
-
-
-class _EntryNotFoundError(RevisionNotFoundError):
-    """The commit is there, the path in it is not; or an owner is not an organization."""
-
-
-def is_passing(status: int) -> bool:
-    """Say whether a status is one that time may cure: 429 and 5xx."""
-    return status == 429 or status >= 500
-
-
-def _refusal(
-    hub: str, response: Any, repo: RepoId | None, revision: str
-) -> HubUnreachableError | HubAccessError | RepoNotFoundError | RevisionNotFoundError:
-    status = int(response.status_code)
-    code = response.headers.get("x-error-code", "")
-    said = response.headers.get("x-error-message", "")
-    what = f"{response.request.method} {response.request.url}"
-    if is_passing(status):
-        wait = _seconds(response.headers.get("retry-after"))
-        limit = " Try again later." if wait is None else f" Try again in {wait:.0f} s."
-        why = "the rate limit is reached" if status == 429 else "the hub has a fault"
-        return HubUnreachableError(
-            hub,
-            f"{hub} gave no answer ({status}: {why}) to {what}.{limit}",
-            status=status,
-            retry_after=wait,
-        )
-    if repo is None and status == 404:
-        return _EntryNotFoundError("", "", f"{what}: not found")
-    if repo is not None and (code == "RepoNotFound" or (status == 404 and not code)):
-        return RepoNotFoundError(str(repo), [hub])
-    if code == "RevisionNotFound":
-        return RevisionNotFoundError(
-            str(repo), revision, f"{repo} on {hub} has no revision {revision!r}."
-        )
-    if code == "EntryNotFound":
-        return _EntryNotFoundError(str(repo), revision, f"{what}: there is no such file or folder.")
-    return HubAccessError(
-        hub,
-        f"{hub} refused {what} with status {status}{f' ({said})' if said else ''}. "
-        "A private or gated kernel needs a token with access to it: run 'hf auth login', "
-        "with HF_ENDPOINT naming this hub.",
-        status=status,
-    )
-
-
-def _too_slow(hub: str, what: str) -> HubUnreachableError:
-    return HubUnreachableError(
-        hub,
-        f"{hub} {what}, too slowly to wait. "
-        "Try again later, or check the network and the proxy settings.",
-    )
-
-
-def _unreachable(hub: str, url: str, err: Exception) -> HubUnreachableError:
-    reason = str(err) or type(err).__name__
-    return HubUnreachableError(
-        hub,
-        f"{hub} cannot be reached: {reason} (asked for {url}). Check the network, the proxy "
-        "settings and KERNELS_HUB, which may also name a folder (file:///srv/kernels). "
-        "HF_HUB_OFFLINE=1 uses only what is in the cache, LOCAL_KERNELS=owner/name=path a copy "
-        "on this disk.",
-    )
-
-
-def _pause_of(response: Any, default: float | None) -> float | None:
-    """Return the seconds until the next attempt; None where there is to be none."""
-    if default is None:
-        return None
-    asked = _seconds(response.headers.get("retry-after"))
-    if asked is None:
-        return default
-    return asked if asked <= LONGEST_PAUSE else None
-
-
-def _seconds(text: str | None) -> float | None:
-    """Read ``Retry-After``: seconds, or the date to wait for (RFC 9110, 10.2.3); None where it is neither."""
-    if text is None:
-        return None
-    with suppress(ValueError):
-        seconds = float(text)
-        # What is no number at all is one to Python, and no pause.
-        return max(seconds, 0.0) if math.isfinite(seconds) else None
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
-    except (ValueError, OverflowError):
-        return None

@@ -24,7 +24,7 @@ from kernels.store import (
     read_tree_file,
 )
 from kernels.trees import variants_of
-from kernels.verify import RECEIPT_NAME, read_manifest, scan
+from kernels.verify import RECEIPT_NAME, Damage, read_manifest, scan
 
 TREE_FOLDERS = ("trees", "sources")
 
@@ -41,6 +41,7 @@ class CachedVariant(NamedTuple):
         size: bytes.
         used: when it was last verified for a load, in seconds since 1970, as exactly as the file
             system keeps that (``knows_use``).
+        unread: why its manifest cannot be read now, though it may be right; empty where it can.
     """
 
     digest: str
@@ -50,6 +51,7 @@ class CachedVariant(NamedTuple):
     repositories: tuple[str, ...]
     size: int
     used: float
+    unread: str = ""
 
     @property
     def title(self) -> str:
@@ -184,9 +186,17 @@ def knows_use(store: Store) -> bool:
 
 def _describe(place: Path, owners: set[str]) -> CachedVariant:
     manifest = read_manifest(place)
-    if manifest is None:
-        size = _size_of(place)
-        return CachedVariant(place.name, place, "", "(damaged)", tuple(sorted(owners)), size, 0.0)
+    if isinstance(manifest, Damage):
+        return CachedVariant(
+            digest=place.name,
+            place=place,
+            name="",
+            kernel=f"({manifest.kind})",
+            repositories=tuple(sorted(owners)),
+            size=_size_of(place),
+            used=0.0,
+            unread=manifest.faults[0] if manifest.unread else "",
+        )
     return CachedVariant(
         digest=place.name,
         place=place,

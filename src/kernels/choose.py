@@ -131,13 +131,14 @@ def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Me
 def _report_damage(wanted: Wanted, damage: Damage, settings: Settings, *, on_disk: bool) -> None:
     if settings.offline and not on_disk:
         raise IntegrityError(
-            f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
+            f"The cached copy of {wanted} is {damage.kind}; nothing of it was executed:\n{damage}\n"
             f"{settings.offline_cause} forbids repairing it from the hub: load it once with the network on, "
             "or copy an undamaged cache here."
         )
     log.logger().warning(
-        "the cached copy of %s is damaged and is fetched again from %s:\n%s",
+        "the cached copy of %s is %s and is fetched again from %s:\n%s",
         wanted,
+        damage.kind,
         wanted.hub.url,
         damage,
     )

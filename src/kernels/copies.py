@@ -64,12 +64,14 @@ def _cached(name: str, settings: Settings) -> Iterator[VariantDir]:
     from kernels.importer import copy_key
     from kernels.store import Store
     from kernels.variant_dir import VariantDir
-    from kernels.verify import read_manifest, verify_installed
+    from kernels.verify import Damage, read_manifest, verify_installed
 
     folder = Store(settings.cache).folder("variants")
     for place in folder.iterdir() if folder.is_dir() else ():
         manifest = read_manifest(place)
-        if manifest is None or not name.endswith(copy_key(place / manifest.variant, place.name)):
+        if isinstance(manifest, Damage):
+            continue
+        if not name.endswith(copy_key(place / manifest.variant, place.name)):
             continue
         if isinstance(variant := verify_installed(place, settings.state), VariantDir):
             yield variant

@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
     Attributes:
         removals: in the order of their removal.
-        kept: variants that are in use or locked.
+        kept: variants that are in use, locked or cannot be read now.
         before: bytes of the variants that are there.
         after: bytes of those that stay.
         over: how many bytes more than was wished for stay.
@@ -168,7 +168,9 @@ def _reasons(
     reasons: dict[str, str] = {}
     for variant in variants:
         days = (now - variant.used) / 86400
-        if not variant.name:
+        if variant.unread:
+            reasons[variant.digest] = variant.unread
+        elif not variant.name:
             reasons[variant.digest] = "its manifest is damaged, so nothing can load it"
         elif wish.unused_for is not None and now - variant.used > wish.unused_for:
             reasons[variant.digest] = f"not used for {days:.0f} days"
@@ -183,7 +185,14 @@ def _reasons_to_keep(
     used: Collection[str],
     wish: Wish,
 ) -> dict[str, str]:
-    reasons = dict.fromkeys(used, "a running process uses it")
+    # Whether nothing can load it is not known, nor whether somebody uses it.
+    reasons = {
+        variant.digest: f"its {variant.unread}; let this user read {variant.place}, or run this as "
+        "the user whose it is"
+        for variant in variants
+        if variant.unread
+    }
+    reasons |= dict.fromkeys(used, "a running process uses it")
     for lock in wish.locks:
         for entry in lock.lock.kernels:
             digests = {d for c in commits if c.commit == entry.commit for d in c.digests}

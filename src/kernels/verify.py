@@ -47,10 +47,22 @@ class Manifest(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Why an installed variant cannot be used: each file and what is wrong with it."""
+    """Why an installed variant cannot be used: each file and what is wrong with it.
+
+    Attributes:
+        path: where it is.
+        faults: for each file, its path in there and what is wrong.
+        unread: whether all that is wrong is that this user, or the system, cannot read it now.
+    """
 
     path: Path
     faults: tuple[str, ...]
+    unread: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What to call it: ``damaged`` or ``unreadable``."""
+        return "unreadable" if self.unread else "damaged"
 
     def __str__(self) -> str:
         return "\n".join(f"  {self.path / fault}" for fault in self.faults)
@@ -73,15 +85,13 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
         raise CacheError(place, err) from None
     mark_used(place)
     manifest = read_manifest(place)
-    if manifest is None:
-        if not place.is_dir():
-            # It was removed while this process looked.
-            return None
-        return Damage(place, (f"{MANIFEST_NAME}: {Violation.MISMATCH}",))
+    if isinstance(manifest, Damage):
+        # None where it was removed while this process looked.
+        return manifest if place.is_dir() else None
     root = place / manifest.variant
-    faults, seen = _compare(root, manifest, _read_receipts(place, state))
-    if faults:
-        return Damage(root, tuple(faults))
+    seen = _compare(root, manifest, _read_receipts(place, state))
+    if isinstance(seen, Damage):
+        return seen
     if seen is not None:
         _keep_receipt(place, state, seen)
     try:
@@ -99,11 +109,10 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
 def verify_bytes(place: Path) -> Damage | None:
     """Hash every file of the variant in ``variants/<digest>``, whatever its receipt says."""
     manifest = read_manifest(place)
-    if manifest is None:
-        return Damage(place, (f"{MANIFEST_NAME}: {Violation.MISMATCH}",))
-    root = place / manifest.variant
-    faults, _ = _compare(root, manifest, [])
-    return Damage(root, tuple(faults)) if faults else None
+    if isinstance(manifest, Damage):
+        return manifest
+    found = _compare(place / manifest.variant, manifest, [])
+    return found if isinstance(found, Damage) else None
 
 
 def find_installed(
@@ -116,18 +125,41 @@ def find_installed(
     return verify_installed(store.folder("variants") / digest, state)
 
 
-def read_manifest(place: Path) -> Manifest | None:
-    """Read a manifest; None where it is not there or does not hash to the directory's name."""
+def read_manifest(place: Path) -> Manifest | Damage:
+    """Read a manifest, or say why it cannot be used: it is not there, or hashes to another name."""
+    path = place / MANIFEST_NAME
+    mismatch = Damage(place, (f"{MANIFEST_NAME}: {Violation.MISMATCH}",))
     try:
-        document = json.loads(read_plain(place / MANIFEST_NAME))
+        data = read_plain(path)
+    except FileNotFoundError:
+        return mismatch
+    except OSError as err:
+        # What stands there and is no file is damage; a file that is refused may be right.
+        fault = f"{MANIFEST_NAME}: {_unread(err)}"
+        return Damage(place, (fault,), unread=True) if _may_be_file(path) else mismatch
+    try:
+        document = json.loads(data)
         files = {str(p): (int(size), str(sha)) for p, size, sha in document["files"]}
         variant = str(document["variant"])
         digest = variant_digest((path, size, sha) for path, (size, sha) in sorted(files.items()))
     except UNREADABLE:
-        return None
+        return mismatch
     if digest != place.name or "/" in variant or path_fault(variant) is not None:
-        return None
+        return mismatch
     return Manifest(variant, files)
+
+
+def _may_be_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def _unread(err: OSError) -> str:
+    return f"cannot be read: {err.strerror or err}"
 
 
 def format_manifest(manifest: Manifest) -> bytes:
@@ -159,15 +191,16 @@ def scan(root: Path) -> Iterator[tuple[str, os.stat_result]]:
                     yield path, facts
 
 
-def _compare(
-    root: Path, manifest: Manifest, receipts: list[Receipt]
-) -> tuple[list[str], Receipt | None]:
-    """Return the faults, and the new receipt where a file had to be hashed again."""
+def _compare(root: Path, manifest: Manifest, receipts: list[Receipt]) -> Damage | Receipt | None:
+    """Return what is wrong, or the new receipt where a file had to be hashed again."""
     try:
         found = dict(scan(root))
+    except FileNotFoundError as err:
+        return Damage(root, (f"{err.strerror or err}",))
     except OSError as err:
-        return [f"{err.strerror or err}"], None
+        return Damage(root, (_unread(err),), unread=True)
     faults = [f"{path}: {Violation.MISSING}" for path in manifest.files if path not in found]
+    unread: list[str] = []
     seen: Receipt = {}
     hashed = False
     for path, facts in sorted(found.items()):
@@ -179,17 +212,15 @@ def _compare(
             faults.append(f"{path}: {Violation.MISMATCH}")
         elif all(receipt.get(path) != entry for receipt in receipts):
             hashed = True
-            if (fault := _hash_fault(root / path, expected[1])) is not None:
-                faults.append(f"{path}: {fault}")
+            try:
+                if hash_file(root / path) != expected[1]:
+                    faults.append(f"{path}: {Violation.MISMATCH}")
+            except OSError as err:
+                unread.append(f"{path}: {_unread(err)}")
         seen[path] = entry
-    return faults, seen if hashed else None
-
-
-def _hash_fault(path: Path, expected: str) -> str | None:
-    try:
-        return None if hash_file(path) == expected else Violation.MISMATCH
-    except OSError as err:
-        return f"cannot be read: {err.strerror or err}"
+    if faults or unread:
+        return Damage(root, (*faults, *unread), unread=not faults)
+    return seen if hashed else None
 
 
 def _read_receipts(place: Path, state: Path) -> list[Receipt]:

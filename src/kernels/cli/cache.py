@@ -24,6 +24,11 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
+_ADVICE = {
+    "damaged": "the next load with the network on fetches them again",
+    "unreadable": "what cannot be read may be right: let this user read it, or run this as the user whose it is",
+}
+
 
 def read_duration(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     """Read a time as in ``12h``, ``30d`` or ``2w``; return seconds."""
@@ -92,29 +97,34 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def verify(ctx: click.Context, as_json: bool) -> None:
-    """Hash every file of every installed variant; exits with 1 where one is damaged."""
-    from kernels.verify import Damage, verify_bytes
+    """Hash every file of every installed variant; exits with 1 where one is damaged or cannot be read."""
+    from kernels.verify import verify_bytes
 
     store = _store()
     folder = store.folder("variants")
-    results: list[dict[str, Any]] = []
-    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
-        match verify_bytes(place) if place.is_dir() else None:
-            case Damage(faults=faults):
-                results.append({"digest": place.name, "ok": False, "faults": list(faults)})
-            case None:
-                results.append({"digest": place.name, "ok": True, "faults": []})
-    damaged = [entry for entry in results if not entry["ok"]]
+    places = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = {place.name: verify_bytes(place) if place.is_dir() else None for place in places}
+    bad = {digest: damage for digest, damage in found.items() if damage is not None}
     if as_json:
-        click.echo(json.dumps({"cache": str(store.root), "variants": results}, indent=2))
+        entries = [
+            {
+                "digest": digest,
+                "ok": damage is None,
+                "faults": list(damage.faults if damage else ()),
+            }
+            for digest, damage in found.items()
+        ]
+        click.echo(json.dumps({"cache": str(store.root), "variants": entries}, indent=2))
     else:
-        for entry in damaged:
-            click.echo(f"{entry['digest']}: damaged")
-            for fault in entry["faults"]:
-                click.echo(f"  {fault}")
-        click.echo(f"{format_count(len(results), 'variant')} verified, {len(damaged)} damaged")
-    if damaged:
-        say_error("the next load with the network on fetches them again")
+        for digest, damage in bad.items():
+            click.echo("\n  ".join([f"{digest}: {damage.kind}", *damage.faults]))
+        unread = sum(damage.unread for damage in bad.values())
+        told = f"{format_count(len(found), 'variant')} verified, {len(bad) - unread} damaged"
+        click.echo(f"{told}, {unread} unreadable" if unread else told)
+    for kind, advice in _ADVICE.items():
+        if any(damage.kind == kind for damage in bad.values()):
+            say_error(advice)
+    if bad:
         ctx.exit(1)
 
 

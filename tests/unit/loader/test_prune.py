@@ -138,6 +138,41 @@ def test_nothing_is_removed_before_it_was_shown(toys, cache, capsys):
     assert list((cache / "tmp").iterdir()) == []
 
 
+@pytest.fixture(params=["manifest", "folder"])
+def unreadable(toys, cache, request, ordinary_user):
+    """One of three variants, which another user owns."""
+    [place] = [place for place in places(cache) if kernel_of(place) == "other"]
+    path = place / in_use.MANIFEST_NAME if request.param == "manifest" else place
+    mode = path.stat().st_mode
+    path.chmod(0)
+    yield place
+    path.chmod(mode)
+
+
+@pytest.mark.parametrize("wish", [(), ("--unused-for", "30d"), ("--max-size", "1GB")])
+def test_a_variant_that_cannot_be_read_stays_and_is_not_called_damaged(
+    unreadable, cache, capsys, wish
+):
+    code, out, _ = prune(capsys, *wish, "--yes")
+    assert code == 0
+    [line] = [line for line in out.splitlines() if line.startswith("keep")]
+    assert "cannot be read: Permission denied" in line
+    assert f"let this user read {unreadable}" in line
+    assert "damaged" not in out
+    assert unreadable in places(cache)
+    assert run(["cache", "list"]) == 0
+    assert "acme/other  ?" in capsys.readouterr().out
+
+
+def test_what_cannot_be_read_is_not_said_to_be_fetched_again(unreadable, cache, capsys):
+    assert run(["cache", "verify"]) == 1
+    said = capsys.readouterr()
+    assert f"{unreadable.name}: unreadable\n" in said.out
+    assert "3 variants verified, 0 damaged, 1 unreadable" in said.out
+    assert "let this user read it" in said.err
+    assert "fetches them again" not in said.err
+
+
 def test_a_load_counts_as_use(toys, cache, capsys):
     make_old(cache)
     [receipt] = [

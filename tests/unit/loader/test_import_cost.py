@@ -33,6 +33,7 @@ LOADER = [
     "connect",
     "errors",
     "hub",
+    "hub_address",
     "load",
     "load_locked",
     "loaded",

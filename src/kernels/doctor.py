@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_spec.backend import BackendKind
-from kernel_spec.compat import Accepted, Decision
+from kernel_spec.compat import Accepted, Decision, Reason
 from kernel_spec.errors import KernelError
 from kernel_spec.system import System
 from kernels.choose import find_candidate, find_other_version, obtain
@@ -14,6 +14,7 @@ from kernels.doctor_advice import Advice, advise, find_chosen
 from kernels.errors import ForbiddenError, TrustError
 from kernels.fit import Judge, read_verdict
 from kernels.linkage.names import describe_symbol
+from kernels.linkage.per_torch import find_for_torch, find_per_torch
 from kernels.linkage.verdict import Verdict
 from kernels.local import find_fitting, variants_at
 from kernels.request import Request, walk
@@ -24,6 +25,20 @@ from kernels.source import Located, locate
 from kernels.system import describe, detect, detect_devices
 from kernels.trees import variants_of
 from kernels.variant_dir import VariantDir
+
+
+class PerTorch(NamedTuple):
+    """What the chosen variant has for one release of torch alone, beside what serves all of them.
+
+    Attributes:
+        releases: the releases of torch that it has a library for, such as ``2.11``; at least one.
+        library: the path of the one for the torch here, or None.
+        faults: why that one cannot be loaded here; empty where nothing speaks against it.
+    """
+
+    releases: tuple[str, ...]
+    library: str | None
+    faults: tuple[Reason, ...]
 
 
 class Diagnosis(NamedTuple):
@@ -39,6 +54,7 @@ class Diagnosis(NamedTuple):
         archs: what the CUDA code in the chosen variant is for (``9.0a``, ``8.0+PTX``), as read from it.
         shared: the variables that its libraries share with others of a process (GNU-unique symbols).
         commit: the commit that was judged; empty for a path.
+        per_torch: its per-torch libraries, or None where it has none, as most.
     """
 
     what: str
@@ -49,6 +65,7 @@ class Diagnosis(NamedTuple):
     archs: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     commit: str = ""
+    per_torch: PerTorch | None = None
 
     @property
     def chosen(self) -> str | None:
@@ -77,12 +94,9 @@ def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = N
     judge = Judge(str(ref), system, list(variants), backend)
     if trouble is not None:
         return Diagnosis(str(ref), where, describe(system), judge.decisions, trouble)
-    found = Verdict()
-    for accepted in judge.fitting:
-        variant = _find_loadable(judge, accepted, located, settings)
-        if variant is not None:
-            found = read_verdict(variant, judge.system, settings.state)
-            break
+    loadable = (_find_loadable(judge, accepted, located, settings) for accepted in judge.fitting)
+    variant = next(filter(None, loadable), None)
+    found = read_verdict(variant, judge.system, settings.state) if variant else Verdict()
     advice = _advise(ref, located, judge, settings, backend)
     return Diagnosis(
         what=str(ref),
@@ -93,6 +107,7 @@ def diagnose(ref: KernelRef, settings: Settings, backend: BackendKind | None = N
         archs=found.archs,
         shared=_names_of(found),
         commit=located.commit,
+        per_torch=_find_per_torch(variant, found, judge.system),
     )
 
 
@@ -119,7 +134,18 @@ def diagnose_path(path: Path, backend: BackendKind | None, what: str) -> Diagnos
         advice=advice,
         archs=found.archs,
         shared=_names_of(found),
+        per_torch=_find_per_torch(variant, found, judge.system),
     )
+
+
+def _find_per_torch(
+    variant: VariantDir | None, verdict: Verdict, system: System
+) -> PerTorch | None:
+    libraries = find_per_torch(variant.sha256) if variant else {}
+    if variant is None or not libraries:
+        return None
+    releases = tuple(map(str, sorted(set(libraries.values()))))
+    return PerTorch(releases, find_for_torch(variant.sha256, system.torch), verdict.per_torch)
 
 
 def _names_of(verdict: Verdict) -> tuple[str, ...]:

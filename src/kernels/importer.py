@@ -10,7 +10,8 @@ Digests leave bytecode out, so Python's own finder, which would run it, must nev
 a variant: :class:`_Finder` answers for every name below a kernel's package, with a
 source loader that compiles and an extension loader that keeps a register of op libraries.
 One op id is one library per process: equal bytes are shared, other bytes are refused
-before ``dlopen``, because a second ``TORCH_LIBRARY`` of one name ends the process.
+before ``dlopen``, because a second ``TORCH_LIBRARY`` of one name ends the process. The same holds of
+its library for the torch that runs, which the kernel's own code opens: once for all copies of it.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ from typing import NamedTuple
 
 from kernel_spec.errors import IntegrityError
 from kernel_spec.names import module_name
+from kernel_spec.per_torch import parse_per_torch
 from kernels.errors import KernelImportError, OpConflictError
+from kernels.linkage.per_torch import find_for_torch, find_per_torch
 from kernels.missing_names import explain_missing, name_kernel
 from kernels.self_import import SelfName, compile_with, may_import_itself
+from kernels.system import detect
 from kernels.variant_dir import VariantDir, find_init, hash_file, read_variant
 
 PACKAGE = "kernels.copies"
@@ -286,33 +290,54 @@ class _ExtensionLoader(ExtensionFileLoader):
         path = Path(self.path)
         key, sha256 = _library_key(root.variant, path)
         with _state:
-            known = _libraries.get(key)
-            if known is not None and known.sha256 != sha256:
-                raise OpConflictError(key, known.path, path)
-            if known is not None and known.module is not None:
-                return known.module
-            module = super().create_module(spec)
-            _libraries[key] = _Library(path, sha256, module)
-            return module
+            known = _refuse_other_bytes(root.variant, path)
+            if known is None:
+                known = _libraries[key] = _Library(path, sha256, super().create_module(spec))
+            if key == root.variant.metadata.id:
+                _note_per_torch(root.variant)
+            assert known.module is not None
+            return known.module
+
+
+def _note_per_torch(variant: VariantDir) -> None:
+    """Register the library for the torch that runs, which the code of a kernel opens after its op library."""
+    if not find_per_torch(variant.sha256):
+        return
+    if (name := find_for_torch(variant.sha256, detect().torch)) is not None:
+        path = variant.path / name
+        _refuse_other_bytes(variant, path)
+        key, sha256 = _library_key(variant, path)
+        _libraries.setdefault(key, _Library(path, sha256, None))
 
 
 def _refuse_conflicts(variant: VariantDir) -> None:
     for name in variant.sha256:
-        if not name.endswith(_LIBRARY_SUFFIXES):
-            continue
-        path = variant.path / name
-        key, sha256 = _library_key(variant, path)
-        known = _libraries.get(key)
-        if known is not None and known.sha256 != sha256:
-            raise OpConflictError(key, known.path, path)
+        if name.endswith(_LIBRARY_SUFFIXES):
+            _refuse_other_bytes(variant, variant.path / name)
+
+
+def _refuse_other_bytes(variant: VariantDir, path: Path) -> _Library | None:
+    """Return the equal library that is loaded, or None where there is none of its kind.
+
+    Raises:
+        OpConflictError: there is one, of other bytes.
+    """
+    key, sha256 = _library_key(variant, path)
+    known = _libraries.get(key)
+    if known is not None and known.sha256 != sha256:
+        raise OpConflictError(variant.metadata.id, known.path, path)
+    return known
 
 
 def _library_key(variant: VariantDir, path: Path) -> tuple[str, str]:
     """Return what a library is registered under, and the sha256 of its bytes.
 
-    The op library goes by its id; any other extension registers no ops and goes by its bytes.
+    The op library goes by its id, one for a release of torch by its name too; any other extension
+    registers no ops and goes by its bytes.
     """
     stem = path.name.partition(".")[0]
     relative = path.relative_to(variant.path).as_posix()
     sha256 = variant.sha256.get(relative) or hash_file(path)
-    return (stem if stem == variant.metadata.id else f"{stem} {sha256}"), sha256
+    if stem != variant.metadata.id:
+        return f"{stem} {sha256}", sha256
+    return (stem if parse_per_torch(path.name) is None else path.name), sha256

@@ -10,7 +10,7 @@ import click
 from kernels.cli.asking import find_path, ref_of
 
 if TYPE_CHECKING:
-    from kernels.doctor import Diagnosis
+    from kernels.doctor import Diagnosis, PerTorch
     from kernels.trial import Trial
 
 
@@ -89,6 +89,7 @@ def _show(diagnosis: Diagnosis, trial: Trial | None, *, as_json: bool) -> None:
             "chosen": diagnosis.chosen,
             "archs": list(diagnosis.archs),
             "shared_symbols": list(diagnosis.shared),
+            "per_torch": None if (found := diagnosis.per_torch) is None else found._asdict(),
             "variants": reasons,
             "advice": None if advice is None else advice._asdict(),
             "trial": None if trial is None else trial._asdict(),
@@ -108,12 +109,24 @@ def _show(diagnosis: Diagnosis, trial: Trial | None, *, as_json: bool) -> None:
             f"shared with every library of a process that has the same name: {names}{more} "
             "(GNU-unique symbols; kernel-builder makes none)"
         )
+    if diagnosis.per_torch is not None:
+        click.echo(_describe_per_torch(diagnosis.per_torch))
     if advice is None:
         click.echo(f"It loads: {diagnosis.chosen}")
         _show_trial(trial)
         return
     click.echo(f"cause: {f'{advice.variant}: ' if advice.variant else ''}{advice.cause}")
     click.echo(f"do: {advice.command}")
+
+
+def _describe_per_torch(found: PerTorch) -> str:
+    """Say what the kernel has for this very torch, and that it works without where that is not used."""
+    if found.library is not None and not found.faults:
+        return f"per-torch library: {found.library}"
+    cause = f"none for this torch, it has those for {', '.join(found.releases)}"
+    if found.faults:
+        cause = f"cannot be loaded here, {'; '.join(map(str, found.faults))}"
+    return f"per-torch library: {cause} (the kernel works without, perhaps slower)"
 
 
 def _show_trial(trial: Trial | None) -> None:

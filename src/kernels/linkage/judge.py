@@ -30,6 +30,7 @@ from kernels.linkage.names import (
     is_own_variable,
     is_torch_symbol,
 )
+from kernels.linkage.per_torch import find_for_torch, find_per_torch
 from kernels.linkage.verdict import SharedSymbol, Verdict
 
 # The first C library that refuses to make the stack executable for a library.
@@ -51,25 +52,40 @@ def judge_libraries(root: Path, files: Iterable[str], host: Host) -> Verdict:
         files: the POSIX paths of its files.
         host: this machine.
     """
-    libraries = [root / path for path in sorted(files) if path.endswith(".so")]
-    if not libraries or host.system.os != "linux":
+    paths = [path for path in sorted(files) if path.endswith(".so")]
+    if not paths or host.system.os != "linux":
         return Verdict()
+    optional = find_per_torch(paths)
+    main = [root / path for path in paths if path not in optional]
     reasons: list[Reason] = []
     archs: set[str] = set()
     shared: list[SharedSymbol] = []
-    for path in libraries:
-        try:
-            if not is_loadable(path):
-                reasons.append(Reason("damaged", f"{path.name} is no whole shared library"))
-                continue
-            elf = read_elf(path)
-        except (BinaryFormatError, OSError):
-            continue  # the dynamic loader may know better
+    for path in main:
+        faults, symbols = _read_library(path, root, host, main)
+        reasons += faults
+        shared += symbols
         archs.update(_read_archs(path))
-        reasons += _judge_library(path, elf, host, libraries)
-        shared += _find_shared(path.relative_to(root).as_posix(), elf)
+    per_torch: tuple[Reason, ...] = ()
+    if (part := find_for_torch(paths, host.system.torch)) is not None:
+        per_torch, symbols = _read_library(root / part, root, host, main)
+        # One that would not link is not loaded, and shares nothing.
+        shared += symbols if not per_torch else ()
     # Several libraries of one variant mostly lack the same thing.
-    return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)), tuple(shared))
+    return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)), tuple(shared), per_torch)
+
+
+def _read_library(
+    path: Path, root: Path, host: Host, siblings: Sequence[Path]
+) -> tuple[tuple[Reason, ...], tuple[SharedSymbol, ...]]:
+    """Return why a library would not link, and what it shares; nothing where that cannot be told."""
+    try:
+        if not is_loadable(path):
+            return (Reason("damaged", f"{path.name} is no whole shared library"),), ()
+        elf = read_elf(path)
+    except (BinaryFormatError, OSError):
+        return (), ()  # the dynamic loader may know better
+    shared = _find_shared(path.relative_to(root).as_posix(), elf)
+    return tuple(_judge_library(path, elf, host, siblings)), tuple(shared)
 
 
 def _find_shared(library: str, elf: ElfFacts) -> Iterator[SharedSymbol]:

@@ -33,11 +33,14 @@ class Verdict(NamedTuple):
             there is none.
         shared: what they share with other libraries of a process; not what torch and the C++
             library share by design.
+        per_torch: why the per-torch library for the torch here would not link; never a reason
+            against the variant, which works without it.
     """
 
     reasons: tuple[Reason, ...] = ()
     archs: tuple[str, ...] = ()
     shared: tuple[SharedSymbol, ...] = ()
+    per_torch: tuple[Reason, ...] = ()
 
 
 def holds_libraries(files: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ from kernels.linkage.host import Host, fingerprint, read_host
 from kernels.linkage.verdict import SharedSymbol, Verdict, holds_libraries
 from kernels.store import write_whole
 
-FORMAT = 2
+FORMAT = 3
 
 # Verdicts of this process, by digest and host.
 _known: dict[tuple[str, str], Verdict] = {}
@@ -71,21 +71,28 @@ def _read(path: Path, digest: str) -> Verdict | None:
         document = json.loads(read_plain(path))
         if document["format"] != FORMAT or document["digest"] != digest:
             return None
-        reasons = tuple(Reason(str(kind), str(text)) for kind, text in document["reasons"])
-        shared = tuple(SharedSymbol(str(p), str(n), int(size)) for p, n, size in document["shared"])
-        return Verdict(reasons, tuple(map(str, document["archs"])), shared)
+        return Verdict(
+            reasons=_parse_reasons(document["reasons"]),
+            archs=tuple(map(str, document["archs"])),
+            shared=tuple(SharedSymbol(str(p), str(n), int(s)) for p, n, s in document["shared"]),
+            per_torch=_parse_reasons(document["per_torch"]),
+        )
     except UNREADABLE:
         return None
 
 
+def _parse_reasons(entries: Sequence[tuple[object, object]]) -> tuple[Reason, ...]:
+    return tuple(Reason(str(kind), str(text)) for kind, text in entries)
+
+
 def _write(paths: Sequence[Path], digest: str, verdict: Verdict) -> None:
-    reasons = [[reason.kind, reason.text] for reason in verdict.reasons]
     document = {
         "format": FORMAT,
         "digest": digest,
-        "reasons": reasons,
+        "reasons": list(verdict.reasons),
         "archs": list(verdict.archs),
         "shared": list(verdict.shared),
+        "per_torch": list(verdict.per_torch),
     }
     for path in paths:
         try:

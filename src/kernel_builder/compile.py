@@ -30,10 +30,10 @@ from kernel_builder.toolchain.meter import read_figures
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Artifact:
-    """What compiling a variant gives.
+    """What compiling a library gives.
 
     Attributes:
-        library: where its library lies; None: there is nothing to compile.
+        library: where the library lies; None: there is nothing to compile.
         files: what became of each file.
         twin: the same library with the names of its functions, where it is linked without them.
         warnings: what the compiler said of files that it compiled.
@@ -50,13 +50,14 @@ class Artifact:
 NOTHING = Artifact(library=None)
 
 
-def compile_variant(
-    job: Job, environment: Environment, *, work: Path, sandbox: Sandbox
+def compile_library(
+    job: Job, build: VariantBuild, environment: Environment, *, work: Path, sandbox: Sandbox
 ) -> Artifact:
-    """Compile and link the library of a variant.
+    """Compile and link a library of a variant.
 
     Args:
         job: the variant.
+        build: what the library is made of: the variant itself, or one of its per-torch libraries.
         environment: what it is built with.
         work: an empty directory for this alone; the compilers' words stay in ``log``.
         sandbox: what keeps the compilers from all that is no input.
@@ -69,9 +70,10 @@ def compile_variant(
     """
     run = Run(
         job=job,
+        build=build,
         environment=environment,
         work=work,
-        stage=stage_sources(job.project, job.build, work),
+        stage=stage_sources(job.project, build, work),
         sandbox=sandbox,
         cache=ObjectCache(job.settings.cache / "objects"),
         ninja=find_ninja(job.settings),
@@ -96,7 +98,7 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
     library without changing the namespace of its ops.
     """
     for name in ("src", "obj", "log", "out", "gen"):
-        (work / name).mkdir()
+        (work / name).mkdir(parents=True)
     for path in dict.fromkeys([*(unit.source for unit in build.units), *build.headers]):
         target = work / "src" / path
         target.parent.mkdir(parents=True, exist_ok=True)

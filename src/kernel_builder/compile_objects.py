@@ -53,7 +53,7 @@ def make_objects(run: Run) -> tuple[list[Made], tuple[str, ...]]:
     Returns:
         The objects, in order, and what the author should know of them.
     """
-    build = run.job.build
+    build = run.build
     drafted = replace(build, op_id=draft_of(build.op_id))
     headers = read_uses(build.headers, run.stage)
     waiting = [
@@ -85,23 +85,23 @@ def make_objects(run: Run) -> tuple[list[Made], tuple[str, ...]]:
 
 def _can_wait(run: Run, number: int, drafted: VariantBuild, headers: frozenset[Use]) -> bool:
     """Say whether an object is made under a draft."""
-    unit = run.job.build.units[number]
+    unit = run.build.units[number]
     if not takes_draft(unit, headers, run.environment, run.stage):
         return False
-    if run.job.build.stable_abi is not None:
+    if run.build.stable_abi is not None:
         return True
     # Compilers take the name apart in the code that torch's full headers give, and with those a file
     # costs too much to be compiled twice: its draft has to wait for the first change.
     key = describe_unit(unit, number, drafted, run.environment, run.stage).key
     names = {name for name, _ in find_objects(run.cache, key, stage=run.stage)}
-    return run.job.build.op_id not in names and bool(names)
+    return run.build.op_id not in names and bool(names)
 
 
 def _put_op_id(run: Run, made: Made) -> tuple[bytes | None, str | None]:
     """Return a drafted object with the id in it; else None, and why that will not change."""
     if not made.plain:
         return None, "a file that it includes uses its name"
-    op_id = run.job.build.op_id
+    op_id = run.build.op_id
     content = made.path.read_bytes()
     doubt = find_doubt(content, draft_of(op_id))
     if doubt is None:
@@ -116,7 +116,7 @@ def _put_op_id(run: Run, made: Made) -> tuple[bytes | None, str | None]:
 
 def _find_sibling(run: Run, unit: Unit) -> tuple[str, Path] | None:
     """Find an object that differs from a drafted one in its id alone: the id, and where it lies."""
-    draft = draft_of(run.job.build.op_id)
+    draft = draft_of(run.build.op_id)
     for name, path in find_objects(run.cache, unit.key, stage=run.stage):
         if name is not None and name != draft and draft_of(name) == draft:
             return name, path
@@ -138,7 +138,7 @@ def _find_or_compile(
     """
     stage, cache = run.stage, run.cache
     units = {
-        number: describe_unit(run.job.build.units[number], number, named, run.environment, stage)
+        number: describe_unit(run.build.units[number], number, named, run.environment, stage)
         for number, named in names.items()
     }
     found = {number: find_object(cache, unit.key, stage=stage) for number, unit in units.items()}
@@ -154,7 +154,7 @@ def _find_or_compile(
         if finished.code != 0:
             raise describe_failure(run.job.project, missing, finished, run.environment.cuda)
         if foreign:
-            raise UndeclaredInputError(run.job.build.op_id, foreign)
+            raise UndeclaredInputError(run.build.op_id, foreign)
     return {
         number: Made(
             unit=unit,
@@ -168,7 +168,7 @@ def _find_or_compile(
 
 def _find_unplain(run: Run, units: list[Unit]) -> set[str]:
     """Return the sources compiled under a draft whose headers do with the id what we cannot know."""
-    drafted = [unit for unit in units if unit.key.namespace != run.job.build.op_id]
+    drafted = [unit for unit in units if unit.key.namespace != run.build.op_id]
     return {
         unit.source
         for unit in drafted

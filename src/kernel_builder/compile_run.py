@@ -38,6 +38,7 @@ class Run:
 
     Attributes:
         job: the variant.
+        build: the library: that of the variant, or one of its per-torch libraries.
         environment: what it is built with.
         work: the directory of this compilation alone.
         stage: the copies of the sources in it, where compilers run.
@@ -47,6 +48,7 @@ class Run:
     """
 
     job: Job
+    build: VariantBuild
     environment: Environment
     work: Path
     stage: Path
@@ -65,21 +67,21 @@ def run_ninja(run: Run, recipe: str, units: list[Unit], *, done: int, total: int
         done, total: how many steps of the compilation were done before, and are to be done in all.
     """
     (run.work / "build.ninja").write_text(recipe, encoding="utf-8")
-    jobs = run.job.jobs or choose_jobs(_peak(run.job.build, units))
+    jobs = run.job.jobs or choose_jobs(_peak(run.build, units))
     return run_confined(
         [run.ninja, "-f", "../build.ninja", "-j", str(jobs), "-k", "0"],
         sandbox=run.sandbox,
         view=_view(run),
         cwd=run.stage,
         variables={**run.job.settings.variables, "NINJA_STATUS": "[%f] "},
-        on_line=_status_reader(run.job, done, total),
+        on_line=_status_reader(run, done, total),
         check=False,
     )
 
 
 def describe_links(run: Run, objects: list[str]) -> dict[Path, tuple[str, ...]]:
     """Return the command that makes each library of a compilation out of objects."""
-    return compose_links(run.job.build, run.environment, objects, run.work / "out")
+    return compose_links(run.build, run.environment, objects, run.work / "out")
 
 
 def _peak(build: VariantBuild, units: list[Unit]) -> int:
@@ -90,13 +92,14 @@ def _peak(build: VariantBuild, units: list[Unit]) -> int:
     return PEAK_FULL if full else PEAK_STABLE
 
 
-def _status_reader(job: Job, done: int, total: int) -> Callable[[str], None]:
+def _status_reader(run: Run, done: int, total: int) -> Callable[[str], None]:
     """Return what reads the lines of Ninja and tells each step."""
+    torch = f" for torch {run.build.release}" if run.build.is_part else ""
 
     def read_status(line: str) -> None:
         match = _STATUS.fullmatch(line)
         if match is not None:
-            job.tell_step(done + int(match[1]), total, match[2])
+            run.job.tell_step(done + int(match[1]), total, f"{match[2]}{torch}")
 
     return read_status
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernel_builder.archs import parse_capability, sort_capabilities
 from kernel_builder.check.variant import check_variant
-from kernel_builder.compile import NOTHING, compile_variant
+from kernel_builder.compile import NOTHING, Artifact, compile_library
 from kernel_builder.depends import describe_depends
 from kernel_builder.environment import Environment, prepare_environment
 from kernel_builder.errors import CheckError, ProjectError
@@ -24,9 +25,10 @@ from kernel_builder.package import (
     remove_leftovers,
     write_variant,
 )
+from kernel_builder.per_torch_check import check_parts, name_part
 from kernel_builder.planned import VariantBuild
 from kernel_builder.report import Outcome, VariantReport
-from kernel_builder.sandbox import choose_sandbox
+from kernel_builder.sandbox import Sandbox, choose_sandbox
 from kernel_builder.state import Record, digest_directory, write_record
 from kernel_builder.toolchain.cuda import describe_toolkit
 from kernel_builder.tvm_ffi_check import check_functions
@@ -51,17 +53,19 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
     environment, artifact = None, NOTHING
     if job.build.units:
         environment = prepare_environment(job.build, job.settings, on_fetch=job.tell_fetched)
-        artifact = compile_variant(job, environment, work=scratch, sandbox=sandbox)
+        artifact = compile_library(job, job.build, environment, work=scratch, sandbox=sandbox)
+    parts = _compile_parts(job, scratch, sandbox)
     made = scratch / "variant" / job.name
     write_variant(
         job.project,
         job.build,
         artifact.library,
+        parts=[each.library for each in parts if each.library is not None],
         provenance=job.provenance,
         target=made,
         extension=_describe_contents(job.build, environment),
     )
-    _refuse_mixture(job, scratch / "src", made)
+    _refuse_mixture(job, scratch, made)
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
@@ -79,6 +83,7 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
             settings=job.settings,
             sandbox=sandbox,
         )
+    unproved += check_parts(job, environment, scratch)
     digest, size = digest_directory(made)
     remove_leftovers(job.target)
     install_variant(made, job.target)
@@ -88,10 +93,14 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
         outcome=Outcome.BUILT,
         path=job.target,
         size=size,
-        files=artifact.files,
+        files=tuple(file for each in (artifact, *parts) for file in each.files),
         archs=_read_archs(job.build, artifact.library),
-        warnings=(*artifact.warnings, *unproved),
-        notes=(sandbox.note, *artifact.notes, *_describe_left_out(job.build, environment)),
+        warnings=(*(text for each in (artifact, *parts) for text in each.warnings), *unproved),
+        notes=(
+            sandbox.note,
+            *(note for each in (artifact, *parts) for note in each.notes),
+            *_describe_left_out(job.build, environment),
+        ),
     )
 
 
@@ -114,7 +123,23 @@ def _describe_left_out(build: VariantBuild, environment: Environment | None) -> 
     )
 
 
-def _refuse_mixture(job: Job, stage: Path, made: Path) -> None:
+def _compile_parts(job: Job, scratch: Path, sandbox: Sandbox) -> list[Artifact]:
+    """Compile the per-torch libraries, each against the pinned headers of its torch."""
+    artifacts = []
+    for part in job.build.per_torch:
+        environment = prepare_environment(part, job.settings, on_fetch=job.tell_fetched)
+        artifact = compile_library(
+            job, part, environment, work=scratch / name_part(part), sandbox=sandbox
+        )
+        files = tuple(
+            replace(each, source=f"{each.source} ({environment.name_torch()})")
+            for each in artifact.files
+        )
+        artifacts.append(replace(artifact, files=files))
+    return artifacts
+
+
+def _refuse_mixture(job: Job, scratch: Path, made: Path) -> None:
     """Refuse a variant of files that changed after its id was made of them.
 
     Raises:
@@ -123,15 +148,16 @@ def _refuse_mixture(job: Job, stage: Path, made: Path) -> None:
     build = job.build
     planned = {file.path: file.sha256 for file in (*job.sources.listed, *job.sources.extension)}
     module = f"{build.extension}/{build.module}"
-    copies = {
-        path: stage / path for path in (*(unit.source for unit in build.units), *build.headers)
-    }
-    copies |= {f"{module}/{path}": made / path for path in build.package}
-    changed = [
+    copies = [(f"{module}/{path}", made / path) for path in build.package]
+    for each in (build, *build.per_torch):
+        stage = (scratch / name_part(each) if each.is_part else scratch) / "src"
+        sources = (*(unit.source for unit in each.units), *each.headers)
+        copies += [(path, stage / path) for path in sources]
+    changed = {
         path
-        for path, place in copies.items()
+        for path, place in copies
         if hashlib.sha256(place.read_bytes()).hexdigest() != planned[path]
-    ]
+    }
     if changed:
         raise ProjectError(
             f"{job.name}: files changed while it was built: {', '.join(sorted(changed))}; build again"

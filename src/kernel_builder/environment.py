@@ -32,8 +32,14 @@ from kernel_builder.toolchain.meter import make_meter
 from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
+from kernel_builder.toolchain.torch_releases import (
+    PinnedTorch,
+    fetch_torch_headers,
+    read_torch_releases,
+)
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
 from kernel_spec.backend import BackendKind
+from kernel_spec.variant import ArchVariant
 from kernel_spec.version import MajorMinor
 
 _OLDEST_STABLE = (2, 10)
@@ -67,6 +73,10 @@ class Environment:
     meter: Path | None = None
     depends: tuple[Dependency, ...] = ()
     tvm_ffi: TvmFfiInstall | None = None
+
+    def name_torch(self) -> str:
+        """Name the torch whose headers are used, in words."""
+        return "no torch" if self.torch is None else f"torch {self.torch.build.version}"
 
     @property
     def includes(self) -> tuple[Path, ...]:
@@ -122,7 +132,7 @@ def prepare_environment(
     compiler = get_compiler(settings)
     torch = None
     if build.tvm_ffi is None:
-        torch = get_torch()
+        torch = _fetch_torch(build, settings, on_fetch) if build.is_part else get_torch()
         _require_torch(build, torch)
     origins = find_origins(build.depends, build.sources, settings)
     include = None if torch is None else _find_python_headers()
@@ -149,6 +159,23 @@ def prepare_environment(
         depends=tuple(fetch_dependency(origin, settings) for origin in origins),
         tvm_ffi=None if torch is not None else get_tvm_ffi(settings),
     )
+
+
+def _fetch_torch(part: VariantBuild, settings: Settings, on_fetch: OnFetch | None) -> TorchInstall:
+    """Return the pinned headers of the torch that a per-torch library is for."""
+    return fetch_torch_headers(
+        find_pinned(part),
+        store=settings.cache / "toolchains",
+        variables=settings.variables,
+        on_fetch=on_fetch,
+    )
+
+
+def find_pinned(part: VariantBuild) -> PinnedTorch:
+    """Return the pinned torch of a per-torch library."""
+    assert isinstance(part.variant, ArchVariant)
+    pinned = read_torch_releases(part.variant.cpu)
+    return next(each for each in pinned if each.release == part.release)
 
 
 def _find_python_headers() -> Path:
@@ -187,6 +214,7 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
         facts.append(_identify_own_headers(settings))
     if build.units:
         facts += [repr(origin) for origin in find_origins(build.depends, build.sources, settings)]
+    facts += [find_pinned(part).key for part in build.per_torch]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 

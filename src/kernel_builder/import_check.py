@@ -55,6 +55,7 @@ def check_import(
     schemas: Iterable[str] = (),
     preload: Sequence[Path] = (),
     recorder: Path | None = None,
+    per_torch: Path | None = None,
     settings: Settings,
     sandbox: Sandbox = OPEN,
 ) -> ImportAnswer:
@@ -66,6 +67,7 @@ def check_import(
         schemas: texts of schemas, which torch is to write in its own form.
         preload: libraries that torch would bring where it has the backend.
         recorder: the library that writes down which functions ops are given, or None.
+        per_torch: the per-torch library of the installed torch, which must load too, or None.
         settings: the environment of programs.
         sandbox: what keeps the kernel's code from the network and the user's files.
 
@@ -87,6 +89,7 @@ def check_import(
             "schemas": list(schemas),
             "preload": [str(path) for path in preload],
             "recorder": None if recorder is None else str(recorder),
+            "per_torch": None if per_torch is None else str(per_torch),
             "loader": find_loader(),
             "answer": str(answer),
         }

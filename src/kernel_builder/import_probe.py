@@ -122,7 +122,10 @@ def main(request: dict[str, Any]) -> int:
         record = None if request["recorder"] is None else _open_recorder(request["recorder"])
         ctypes.CDLL(request["library"], mode=sys.getdlopenflags())
         boxed = [] if record is None else _read_boxed(record, op_id)
-        return {"library": read_registered(op_id, request["schemas"]), "boxed": boxed}
+        found = read_registered(op_id, request["schemas"])
+        if request["per_torch"] is not None:
+            ctypes.CDLL(request["per_torch"])
+        return {"library": found, "boxed": boxed}
 
     def import_with(load: Callable[[], ModuleType]) -> Callable[[], dict[str, Any]]:
         def look() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kernel_builder.archives import hash_file, hash_tree
 from kernel_builder.depends import find_origins
+from kernel_builder.environment import find_pinned
 from kernel_builder.inputs import identify_cuda_headers, walk_cuda_headers
 from kernel_builder.lockfile import Kind
 from kernel_builder.planned import VariantBuild
@@ -57,6 +58,13 @@ def collect_inputs(
     found["python"] = {"kind": Kind.SYSTEM.value, "version": platform.python_version()}
     if any(variant.tvm_ffi is None for variant in compiled):
         found["torch"] = _describe_torch(settings)
+    for part in (part for variant in compiled for part in variant.per_torch):
+        pinned = find_pinned(part)
+        found[f"torch-{pinned.release}-{pinned.machine}"] = {
+            "kind": Kind.WHEELS.value,
+            "version": pinned.version,
+            "sha256": pinned.wheel,
+        }
     if any(variant.tvm_ffi is not None for variant in compiled):
         found["tvm-ffi"] = {"kind": Kind.HEADERS.value, **describe_pinned()}
     for variant in compiled:

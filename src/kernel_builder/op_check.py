@@ -16,6 +16,7 @@ from kernel_builder.check.torch_abi import list_unproved
 from kernel_builder.environment import Environment
 from kernel_builder.errors import CheckError
 from kernel_builder.import_check import ImportAnswer, check_import, describe_needed
+from kernel_builder.per_torch import find_loadable
 from kernel_builder.planned import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
@@ -76,11 +77,18 @@ def check_ops(
             recorder=make_recorder(
                 environment.toolchain, variables=settings.variables, store=settings.cache / "stubs"
             ),
+            per_torch=_find_part(made, build, environment),
             settings=settings,
             sandbox=sandbox,
         )
     unproved += _compare(library, twin, build, sources, answer)
     return (*unproved, *_describe_texts(build, sources), *_describe_import(build, answer))
+
+
+def _find_part(made: Path, build: VariantBuild, environment: Environment) -> Path | None:
+    torch = None if environment.torch is None else environment.torch.build
+    part = find_loadable(build, torch)
+    return None if part is None else made / part.library
 
 
 def _compare(

@@ -44,7 +44,7 @@ def make_op_id(
         "backend": backend.value,
         "general": _general(build, backend),
         "framework": _framework(build, backend),
-        "components": [asdict(component) for component in chosen],
+        "components": [_component(component) for component in chosen],
         "files": [[file.path, file.sha256] for file in sources.listed if file.path in used],
         "extension": [[file.path, file.sha256] for file in sources.extension],
     }
@@ -55,6 +55,13 @@ def make_op_id(
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"_{build.general.module}_{backend.value}_{digest[:12]}"
+
+
+def _component(component: Component) -> dict[str, Any]:
+    content = asdict(component)
+    if not component.per_torch:
+        del content["per_torch"]  # as it was before components could say so
+    return content
 
 
 def _general(build: Build, backend: BackendKind) -> dict[str, Any]:

@@ -68,15 +68,15 @@ def add_op_namespace_prefix(op_name: str) -> str:
 '''
 
 
-_IMPORTS_PER_TORCH = '''import ctypes
+_IMPORTS_PER_TORCH = """import ctypes
 import re
 from functools import cache
 from pathlib import Path
 
 import torch
-'''
+"""
 
-_LOAD_PER_TORCH = '''
+_LOAD_PER_TORCH = r'''
 
 @cache
 def load_per_torch() -> bool:
@@ -153,8 +153,8 @@ def write_variant(
         per_torch=build.has_per_torch,
     )
     (target / OPS_FILE).write_bytes(ops.encode())
-    for path in (*parts, *([] if library is None else [library])):
-        shutil.copyfile(path, target / path.name)
+    for made in (*parts, *([] if library is None else [library])):
+        shutil.copyfile(made, target / made.name)
     _set_modes(target)
     document = format_metadata(_describe(build, target, provenance, extension or {}))
     place = target / metadata_file.FILE_NAME

@@ -17,6 +17,7 @@ from kernel_builder.config.model import (
 from kernel_builder.errors import SelectionError
 from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
+from kernel_builder.per_torch import plan_per_torch, split_per_torch
 from kernel_builder.plan_notes import note_project, note_variant
 from kernel_builder.planned import (
     EVERYTHING,
@@ -128,7 +129,8 @@ def _plan_backend(
         case TorchFramework() | TvmFfiFramework() as framework:
             if isinstance(framework, TorchFramework) and backend in framework.noarch:
                 yield _noarch(build, sources, backend), ()
-            interface = _choose_interface(framework, sources, backend, components, host)
+            main, _ = split_per_torch(components)
+            interface = _choose_interface(framework, sources, backend, main, host)
             if isinstance(interface, str):
                 yield interface, ()
                 return
@@ -224,8 +226,9 @@ def _plan_compiled(
         if isinstance(choice, str):
             return choice, ()
         components, notes = choice.components, choice.notes
-    units, headers = plan_units(framework, components)
-    own = [each for each in components if each.backend is backend.kind]
+    main, per_torch = split_per_torch(components)
+    units, headers = plan_units(framework, main)
+    own = [each for each in main if each.backend is backend.kind]
     depends = {name for each in components for name in each.depends}
     made = replace(
         _plan_python(build, sources, variant, backend.kind),
@@ -236,6 +239,8 @@ def _plan_compiled(
         depends=tuple(sorted(depends)),
         sources=tuple(source for source in build.sources if source.name in depends),
     )
+    if isinstance(framework, TorchFramework):
+        made = plan_per_torch(made, framework, per_torch)
     return made, notes
 
 
@@ -311,6 +316,7 @@ def _plan_python(
         python_depends=tuple(dict.fromkeys(text for text in python if is_known(text))),
         python_requires=tuple(dict.fromkeys(text for text in python if not is_known(text))),
         skip_import_check=build.testing.skip_import_check,
+        has_per_torch=any(each.per_torch for each in build.components),
         kernel_depends=tuple(dict.fromkeys(kernels)),
         upstream=general.upstream,
         source=general.source,

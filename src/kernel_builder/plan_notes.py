@@ -37,6 +37,11 @@ def note_variant(sources: SourceSet, variant: VariantBuild) -> list[str]:
         for path in dict.fromkeys(variant.headers)
         if any(is_compiled(path, backend) for backend in BackendKind)
     ]
+    if variant.has_per_torch and variant.stable_abi is not None and not variant.per_torch:
+        notes.append(
+            f"{variant.variant}: no per-torch library is built, since no headers of torch are pinned "
+            "for its processor; the kernel works without"
+        )
     return notes + note_device_headers(sources.listed, variant)
 
 
@@ -85,4 +90,5 @@ def _list_extensions(build: Build) -> list[str]:
     found = ["[sources]"] * bool(build.sources) + ["[test]"] * (build.testing != Testing())
     if isinstance(build.framework, TorchFramework) and build.framework.noarch:
         found.append("torch.noarch")
+    found += ["per-torch"] * any(each.per_torch for each in build.components)
     return found

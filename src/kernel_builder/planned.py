@@ -10,6 +10,7 @@ from kernel_builder.units import CompileUnit
 from kernel_spec.backend import UNVERSIONED, Backend, BackendKind
 from kernel_spec.framework import TorchStableAbi, TvmFfi
 from kernel_spec.metadata import KernelDependency
+from kernel_spec.per_torch import format_per_torch
 from kernel_spec.system import TorchBuild
 from kernel_spec.variant import ArchVariant, Variant
 from kernel_spec.version import MajorMinor
@@ -89,6 +90,9 @@ class VariantBuild:
         python_depends: Python packages that it imports, by the names that hubs know.
         python_requires: those that hubs have no name for, with their versions.
         skip_import_check: why it is not imported after the build, or None: it is.
+        has_per_torch: whether the project has per-torch components, which ``_ops.py`` is to load.
+        per_torch: its per-torch libraries, oldest torch first, each a build of one library.
+        is_part: whether it is one of those: C++ against the pinned headers of ``torch``.
         name: the kernel's name for ``metadata.json``, and so are the rest.
     """
 
@@ -112,6 +116,14 @@ class VariantBuild:
     sources: tuple[HeaderSource, ...] = ()
     python_requires: tuple[str, ...] = ()
     skip_import_check: str | None = None
+    has_per_torch: bool = False
+    per_torch: tuple[VariantBuild, ...] = ()
+    is_part: bool = False
+
+    @property
+    def release(self) -> MajorMinor | None:
+        """The release of the torch that it is built against; None: of none."""
+        return None if self.torch is None else self.torch.release
 
     @property
     def stable_abi(self) -> MajorMinor | None:
@@ -139,6 +151,8 @@ class VariantBuild:
     @property
     def library(self) -> str:
         """The name of its library; that of TVM FFI is for no Python in particular."""
+        if self.is_part and self.release is not None:
+            return format_per_torch(self.op_id, self.release)
         return f"{self.op_id}.so" if self.tvm_ffi is not None else f"{self.op_id}.abi3.so"
 
     @property

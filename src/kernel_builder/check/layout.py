@@ -11,7 +11,9 @@ from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
 from kernel_builder.config.model import TORCH_EXTENSION, TVM_FFI_EXTENSION
 from kernel_spec.digest import compare, digest_tree
 from kernel_spec.errors import IntegrityError
+from kernel_spec.framework import TorchStableAbi
 from kernel_spec.metadata import FILE_NAME
+from kernel_spec.per_torch import format_per_torch, parse_per_torch
 from kernel_spec.variant import ArchVariant
 
 _OPS = "_ops.py"
@@ -46,6 +48,15 @@ def library_name(subject: Subject) -> str | None:
     if not isinstance(subject.variant, ArchVariant):
         return None
     return f"{subject.metadata.id}{'' if is_of_tvm_ffi(subject) else '.abi3'}.so"
+
+
+def is_per_torch(subject: Subject, name: str) -> bool:
+    """Say whether a file of a variant is one of its per-torch libraries, by its name."""
+    variant, release = subject.variant, parse_per_torch(name)
+    if release is None or not isinstance(variant, ArchVariant):
+        return False
+    own = isinstance(variant.framework, TorchStableAbi) and variant.framework.version <= release
+    return own and name == format_per_torch(str(subject.metadata.id), release)
 
 
 def _extension(subject: Subject) -> str:
@@ -84,7 +95,9 @@ def _check_files(subject: Subject) -> Iterator[Finding]:
             yield _stray(name, "bytecode is never part of a variant", "remove it")
         elif name.rpartition("/")[2].startswith("."):
             yield _stray(name, "a hidden file is never part of a variant", "remove it")
-        elif name != expected and (name.endswith(_LIBRARY_SUFFIXES) or _is_machine_code(path)):
+        elif name == expected or is_per_torch(subject, name):
+            continue
+        elif name.endswith(_LIBRARY_SUFFIXES) or _is_machine_code(path):
             yield _stray(
                 name,
                 f"a variant has one library, {expected}" if expected else "the variant is noarch",

@@ -9,7 +9,7 @@ from typing import assert_never
 from kernel_builder.check.device_code import check_device_code
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.glibc import check_symbol_versions
-from kernel_builder.check.layout import check_entry, check_layout, library_name
+from kernel_builder.check.layout import check_entry, check_layout, is_per_torch, library_name
 from kernel_builder.check.linkage import check_linkage, check_segments
 from kernel_builder.check.ops import check_op_registration
 from kernel_builder.check.python_abi import check_python_abi
@@ -19,12 +19,15 @@ from kernel_builder.check.tvm_ffi import check_tvm_ffi
 from kernel_builder.errors import ProjectError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.exports import read_exports
-from kernel_builder.toolchain.torch import find_torch
+from kernel_builder.toolchain.torch import find_torch, read_torch
+from kernel_builder.toolchain.torch_releases import read_pinned_exports, read_torch_releases
 from kernel_spec.binary import read_elf
 from kernel_spec.errors import BinaryFormatError, MetadataError, VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_spec.metadata import FILE_NAME, parse_metadata
+from kernel_spec.per_torch import parse_per_torch
 from kernel_spec.variant import ArchVariant, parse_variant
+from kernel_spec.version import MajorMinor
 
 
 def find_variants(directory: Path) -> tuple[Path, ...]:
@@ -84,18 +87,42 @@ def _check_subject(subject: Subject, settings: Settings) -> Iterator[Finding]:
     name = library_name(subject)
     if name is None or not (directory / name).is_file():
         return
+    yield from _check_parts(subject, settings)
+    library = _read_library(directory, name)
+    if isinstance(library, Finding):
+        yield library
+        return
+    yield from _check_library(library, subject, settings)
+    yield from check_device_code(library, subject)
+
+
+def _check_parts(subject: Subject, settings: Settings) -> Iterator[Finding]:
+    """Check the per-torch libraries, each against the torch that it is for."""
+    for path in sorted(subject.directory.glob("*.so")):
+        release = parse_per_torch(path.name)
+        if release is None or not is_per_torch(subject, path.name):
+            continue
+        library = _read_library(subject.directory, path.name)
+        if isinstance(library, Finding):
+            yield library
+            continue
+        yield from check_linkage(library, subject)
+        yield from check_segments(library, path)
+        yield from check_symbol_versions(library)
+        exports = _find_exports(release, library.facts.machine, settings)
+        yield from check_full_abi(library, exports)
+
+
+def _read_library(directory: Path, name: str) -> SharedLibrary | Finding:
     try:
-        library = SharedLibrary(file=name, facts=read_elf(directory / name))
+        return SharedLibrary(file=name, facts=read_elf(directory / name))
     except BinaryFormatError as err:
-        yield Finding(
+        return Finding(
             file=name,
             rule="unreadable",
             message=f"the library cannot be read, so nothing of it is proved: {err}",
             fix="build the variant again",
         )
-        return
-    yield from _check_library(library, subject, settings)
-    yield from check_device_code(library, subject)
 
 
 def _read_subject(directory: Path) -> Subject | Finding:
@@ -132,7 +159,7 @@ def _check_library(
             yield from check_stable_abi(library, version)
         case Torch() as framework:
             yield from check_entry(library, subject)
-            exports = _find_exports(framework, settings)
+            exports = _find_exports(framework.version, subject.variant.cpu, settings)
             yield from check_full_abi(library, exports, subject.metadata.backend)
         case TvmFfi():
             yield from check_tvm_ffi(library)
@@ -140,8 +167,13 @@ def _check_library(
             assert_never(other)
 
 
-def _find_exports(framework: Torch, settings: Settings) -> Set[str] | None:
+def _find_exports(release: MajorMinor, cpu: str, settings: Settings) -> Set[str] | None:
+    """Return what a torch of a release defines: the installed one, or what is here of a pinned one."""
     torch = find_torch()
-    if torch is None or torch.build.release != framework.version:
-        return None
-    return read_exports(torch, settings.cache / "exports")
+    if torch is not None and torch.build.release == release:
+        return read_exports(torch, settings.cache / "exports")
+    for pinned in read_torch_releases(cpu):
+        place = settings.cache / "toolchains" / pinned.key
+        if pinned.release == release and place.is_dir():
+            return read_pinned_exports(read_torch(place))
+    return None

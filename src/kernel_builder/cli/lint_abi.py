@@ -31,7 +31,11 @@ def lint_abi(directory: Path, as_json: bool) -> None:
             f"{place}: a [tvm-ffi] kernel uses nothing of torch, so no torch's interface binds it"
         )
     sources = read_sources(place, build)
-    files = sorted({each.path for each in sources.listed if Path(each.path).suffix in SUFFIXES})
+    # These are for the full interface whatever they call.
+    free = {path for each in build.components if each.per_torch for path in each.src}
+    files = sorted(
+        {each.path for each in sources.listed if Path(each.path).suffix in SUFFIXES} - free
+    )
     texts = [((place / file).read_text(encoding="utf-8", errors="replace"), file) for file in files]
     findings = [finding for text, file in texts for finding in check_stable_source(text, file)]
     warnings = [finding for text, file in texts for finding in check_texts(text, file)]

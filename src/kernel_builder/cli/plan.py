@@ -46,6 +46,7 @@ def plan(directory: Path, *, choice: Choice, as_json: bool) -> None:
     for variant in made.variants:
         abi = _name_interface(variant)
         what = f"{len(variant.units)} to compile, {abi}" if variant.units else "nothing to compile"
+        what += _name_parts(variant)
         files = format_count(len(variant.package), "Python file")
         click.echo(f"{variant.variant}: {what}; {files}; {_name_ops(variant)}")
     for skipped in made.skipped:
@@ -60,6 +61,18 @@ def _name_interface(variant: VariantBuild) -> str:
     return f"torch stable ABI {variant.stable_abi}" if variant.stable_abi else "torch's full ABI"
 
 
+def _name_parts(variant: VariantBuild) -> str:
+    """Say which releases of torch get a library of their own."""
+    if not variant.per_torch:
+        return ""
+    torches = ", ".join(map(_name_torch, variant.per_torch))
+    return f", and {len(variant.per_torch[0].units)} for each of {torches}"
+
+
+def _name_torch(part: VariantBuild) -> str:
+    return f"torch {part.release}"
+
+
 def _name_ops(variant: VariantBuild) -> str:
     return variant.library if variant.tvm_ffi is not None else f"torch.ops.{variant.op_id}"
 
@@ -69,7 +82,7 @@ def _rows(variant: VariantBuild) -> list[tuple[str, ...]]:
     name = str(variant.variant)
     if not variant.units:
         return [(name, "-", variant.backend.value, "-", " ".join(variant.archs) or "-")]
-    return [
+    rows: list[tuple[str, ...]] = [
         (
             name,
             unit.source,
@@ -79,6 +92,12 @@ def _rows(variant: VariantBuild) -> list[tuple[str, ...]]:
         )
         for unit in variant.units
     ]
+    for part in variant.per_torch:
+        rows += [
+            (name, unit.source, _name_torch(part), unit.component or "-", "-")
+            for unit in part.units
+        ]
+    return rows
 
 
 def _draw(rows: list[tuple[str, ...]]) -> None:
@@ -107,6 +126,8 @@ def _plain(made: Plan) -> dict[str, object]:
         content["variant"] = str(each.variant)
         content["stable_abi"] = None if each.stable_abi is None else str(each.stable_abi)
         content["torch"] = None if each.torch is None else each.torch.version
+        content["per_torch"] = [str(part.release) for part in each.per_torch]
+        del content["is_part"]
         content["tvm_ffi"] = None if each.tvm_ffi is None else str(each.tvm_ffi)
         variants.append(content)
     return {

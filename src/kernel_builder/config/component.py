@@ -88,6 +88,7 @@ def _read_component(
         note((*table.path, "src"), "no-files", message)
     include = check.read_paths(table, "include")
     cxx_flags = table.texts("cxx-flags") or ()
+    per_torch = edition >= CURRENT_EDITION and table.flag("per-torch") is True
     # Where the backend is not known, every backend's keys are let through.
     own = {backend: _read_own(table, backend) for backend in backends or tuple(OWN_KEYS)}
     table.finish(_keys_of_others(table, backends))
@@ -104,6 +105,7 @@ def _read_component(
             backend_flags=flags,
             archs=archs,
             cuda_minver=cuda_minver,
+            per_torch=per_torch,
         )
         components.append(component)
     return components

@@ -20,6 +20,7 @@ from kernel_builder.config.table import Faults
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
 
+_DEVICE_CODE = (".cu", ".hip", ".mm", ".metal", ".sycl")
 # Faults of the current edition that older ones were allowed, since published projects have them.
 STRICTER = frozenset({"bad-arch", "no-files"})
 
@@ -41,6 +42,7 @@ def check_meaning(build: Build, raw: Mapping[str, Any], faults: Faults) -> None:
     _check_releases(build, raw, faults)
     _check_bounds(build, faults)
     _check_backends(build, faults)
+    _check_per_torch(build, faults)
     if isinstance(build.framework, TvmFfiFramework):
         _check_torch_free(build, faults)
     for first, second in combinations(build.components, 2):
@@ -103,6 +105,33 @@ def _check_backends(build: Build, faults: Faults) -> None:
         if kind not in compiled:
             message = f'no [kernel] table is for "{kind.value}"; its variant holds Python alone'
             faults.doubt(("general", "backends"), "no-component", message)
+
+
+def _check_per_torch(build: Build, faults: Faults) -> None:
+    """Note per-torch components that nothing for torch's stable ABI stands beside, or that are no plain C++."""
+    stable = build.framework.stable_abi if isinstance(build.framework, TorchFramework) else {}
+    others = {each.backend for each in build.components if not each.per_torch}
+    for component in build.components:
+        if not component.per_torch:
+            continue
+        kind = component.backend
+        path: KeyPath = ("kernel", component.name, "per-torch")
+        if kind not in stable:
+            message = (
+                "is for projects for torch's stable ABI; a library for the full interface is for one "
+                'torch anyway: drop it, or write stable-abi = "2.10" under [torch]'
+            )
+            faults.add(path, "per-torch", message)
+        elif kind not in others:
+            message = (
+                f'no other component is for "{kind.value}", and a kernel has to work without its '
+                "per-torch libraries; add one, or drop per-torch"
+            )
+            faults.add(path, "per-torch", message)
+        for index, text in enumerate(component.src):
+            if text.lower().endswith(_DEVICE_CODE):
+                message = f'"{text}" is device code; a per-torch component is C++ alone'
+                faults.add(("kernel", component.name, "src", index), "per-torch", message)
 
 
 def _check_torch_free(build: Build, faults: Faults) -> None:

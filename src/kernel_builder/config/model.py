@@ -152,6 +152,8 @@ class Component:
             ``sycl-flags``).
         archs: CUDA capabilities or ROCm architectures; empty: the backend's default list.
         cuda_minver: the lowest CUDA version that compiles it, or None.
+        per_torch: whether it is compiled for each release of torch into a library of its own, beside
+            the one for torch's stable ABI.
     """
 
     name: str
@@ -163,6 +165,7 @@ class Component:
     backend_flags: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     cuda_minver: str | None = None
+    per_torch: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

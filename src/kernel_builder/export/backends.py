@@ -120,6 +120,12 @@ def plan_export(
         raise ExportError(f"{build.general.name}: none of its backends can be exported{lines}")
     found.sort(key=lambda each: each.backend.value)
     notes += _dropped_notes(planned)
+    notes += [
+        f"[kernel.{each.name}] is left out: per-torch libraries are built by kernel-builder alone; "
+        "the kernel works without"
+        for each in build.components
+        if each.per_torch
+    ]
     return ExportPlan(backends=tuple(found), notes=(*notes, *unpackaged_notes(build, sources)))
 
 

@@ -164,7 +164,11 @@ def _is_written_ops(place: Path) -> bool:
         return False
     if found[2] is not None:
         return text == f"{HEADER}\n{format_ops(found[2], compiled=True, tvm_ffi=True)}"
-    return text in {f"{HEADER}\n{format_ops(found[1], compiled=each)}" for each in (True, False)}
+    return text in {
+        f"{HEADER}\n{format_ops(found[1], compiled=compiled, per_torch=per_torch)}"
+        for compiled in (True, False)
+        for per_torch in (True, False)
+    }
 
 
 def _cmake_directories(target: Path) -> list[Path]:

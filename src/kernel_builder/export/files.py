@@ -70,7 +70,12 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
         texts["cmake/include/torch/extension.h"] = _template("extension.h")
     for each in backends:
         compiled = bool(each.build.units)
-        text = format_ops(each.build.op_id, compiled=compiled, tvm_ffi=tvm_ffi)
+        text = format_ops(
+            each.build.op_id,
+            compiled=compiled,
+            tvm_ffi=tvm_ffi,
+            per_torch=each.build.has_per_torch,
+        )
         texts[f"cmake/ops/{each.backend.value}.py"] = f"{HEADER}\n{text}"
     paths = {path for each in backends for path in each.build.headers}
     paths |= {unit.source for each in backends for unit in each.build.units}

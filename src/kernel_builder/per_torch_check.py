@@ -1,0 +1,102 @@
+"""The check of per-torch libraries' sources: they give code to ops of the binding, and define none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernel_builder.check.finding import Finding
+from kernel_builder.check.registered import check_calls
+from kernel_builder.environment import Environment, prepare_environment
+from kernel_builder.errors import CheckError
+from kernel_builder.job import Job
+from kernel_builder.per_torch import find_loadable
+from kernel_builder.planned import VariantBuild
+from kernel_builder.preprocess import read_registrations
+from kernel_builder.registrations import Registrations
+
+
+def name_part(part: VariantBuild) -> str:
+    """Return the name of the directory that a per-torch library is built in."""
+    return f"torch-{part.release}"
+
+
+def check_parts(job: Job, environment: Environment | None, scratch: Path) -> tuple[str, ...]:
+    """Check that per-torch libraries give code to ops that the main library has, and define none.
+
+    The ops of a kernel are the same with and without them.
+
+    Args:
+        job: the variant, which is compiled.
+        environment: what it was built with.
+        scratch: where its sources and those of its per-torch libraries are staged.
+
+    Returns:
+        What stays unproved, a sentence each.
+
+    Raises:
+        CheckError: with every call that does something else.
+    """
+    if environment is None or not job.build.per_torch:
+        return ()
+    main = read_registrations(job.build, environment, stage=scratch / "src", settings=job.settings)
+    # The same files for each torch; what the preprocessor makes of their registrations is the same.
+    part = job.build.per_torch[-1]
+    found = read_registrations(
+        part,
+        prepare_environment(part, job.settings),
+        stage=scratch / name_part(part) / "src",
+        settings=job.settings,
+    )
+    findings = tuple(judge_parts(job.build.op_id, main, found))
+    if findings:
+        raise CheckError(job.name, findings)
+    return _describe_unloaded(job.build, environment)
+
+
+def judge_parts(op_id: str, main: Registrations, parts: Registrations) -> Iterator[Finding]:
+    """Find what the sources of per-torch libraries register that they should not.
+
+    Args:
+        op_id: the namespace of the kernel.
+        main: what the sources of the main library register.
+        parts: what theirs do.
+    """
+    yield from check_calls(op_id, parts)
+    defined = {call.name for call in main.calls if call.defines}
+    given = {(call.name, call.key) for call in main.calls if call.key is not None}
+    for call in dict.fromkeys(parts.calls):
+        if call.defines:
+            message, fix = (
+                "a per-torch library defines it, so that it is there with some torches alone",
+                "define it in the binding, with code that does without the library",
+            )
+        elif call.name not in defined:
+            message, fix = (
+                "a per-torch library gives it code, and the binding defines no such op",
+                f"define it in the binding; it has {', '.join(sorted(defined)) or 'none'}",
+            )
+        elif (call.name, call.key) in given:
+            message, fix = (
+                f"the main library has code for {call.key} as well, and which one counts would "
+                "depend on the order",
+                "give the code in one of them",
+            )
+        else:
+            continue
+        yield Finding(
+            file=call.source, rule="per-torch-op", symbol=call.name, message=message, fix=fix
+        )
+
+
+def _describe_unloaded(build: VariantBuild, environment: Environment) -> tuple[str, ...]:
+    """Say which per-torch libraries were not loaded: their symbols are checked all the same."""
+    torch = None if environment.torch is None else environment.torch.build
+    loaded = find_loadable(build, torch)
+    left = [str(part.release) for part in build.per_torch if part is not loaded]
+    if not left:
+        return ()
+    return (
+        f"its libraries for torch {', '.join(left)} have all their symbols there and were not "
+        "loaded, since another torch is installed",
+    )

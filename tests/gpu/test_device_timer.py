@@ -62,7 +62,7 @@ def test_rows_of_a_device_have_three_ways() -> None:
     measured = measure_cases(
         [case], kernel="acme/toy", commit=None, device=torch.device("cuda"), rounds=3
     )
-    [(ceiling, rows)] = measured
+    [(_, ceiling, rows)] = measured
     assert [row.way for row in rows] == ["cold", "warm", "loop"]
     assert [row.flush for row in rows] == [True, False, False]
     assert ceiling.bytes_per_second > 5e10

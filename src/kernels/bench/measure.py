@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from kernels.bench.case import Call, Case, largest_error, poison
 from kernels.bench.ceiling import Ceiling, measure_copy, measure_products
@@ -18,17 +16,31 @@ PEER_TOLERANCES = 10
 ROUNDS = 9
 
 
+class Measured(NamedTuple):
+    """What came of a case.
+
+    Attributes:
+        label: the case's :attr:`~kernels.bench.case.Case.label`.
+        ceiling: what the device reaches, as far as it is measured by then.
+        rows: one for each way of timing; none where the case is not wanted.
+    """
+
+    label: str
+    ceiling: Ceiling
+    rows: tuple[Row, ...]
+
+
 def measure_cases(
     cases: Iterable[Case],
     *,
     kernel: str,
     commit: str | None,
     device: Any,
-    ways: Iterable[Way] | None = None,
+    ways: Collection[Way] | None = None,
     rounds: int = ROUNDS,
     wanted: Callable[[Case], bool] = lambda _: True,
-) -> Iterator[tuple[Ceiling, list[Row]]]:
-    """Yield the rows of each case, one for each way of timing, as they are measured.
+) -> Iterator[Measured]:
+    """Yield what comes of each case as soon as it is measured.
 
     Args:
         cases: what to time; taken one by one, so that the tensors of one are gone before the next.
@@ -37,60 +49,24 @@ def measure_cases(
         device: a ``torch.device``.
         ways: how to time; all that the device's timer has, unless given.
         rounds: how often the calls take turns.
-        wanted: which cases.
+        wanted: whether a case is timed.
 
     Raises:
-        BenchmarkError: a call of a case failed.
+        BenchmarkError: a call of a case failed, or returned something else than a tensor.
     """
     timer = make_timer(device)
+    chosen = [way for way in timer.ways if ways is None or way in ways]
     ceiling = measure_copy(timer, device)
     for case in cases:
-        if not wanted(case):
-            continue
-        if case.flops:
-            ceiling = measure_products(ceiling, case.dtype, timer, device)
-        chosen = [way for way in timer.ways if ways is None or way in ways]
-        yield (
-            ceiling,
-            list(
-                _measure(case, timer, chosen, ceiling, rounds=rounds, kernel=kernel, commit=commit)
-            ),
-        )
+        rows: Iterable[Row] = ()
+        if wanted(case):
+            if case.flops:
+                ceiling = measure_products(ceiling, case.dtype, timer, device)
+            rows = _measure(
+                case, timer, chosen, ceiling, rounds=rounds, kernel=kernel, commit=commit
+            )
+        yield Measured(case.label, ceiling, tuple(rows))
         del case
-
-
-def describe_machine(device: Any) -> dict[str, str]:
-    """Say what the figures were measured on: device, driver, versions."""
-    import torch
-
-    found = {
-        "device": _processor(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "threads": str(torch.get_num_threads()),
-        "system": platform.platform(),
-    }
-    if device.type == "cpu":
-        return found
-    api = torch.get_device_module(device)
-    found["device"] = str(api.get_device_name(device))
-    del found["threads"]
-    if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
-    try:
-        import triton
-    except ImportError:
-        return found
-    return found | {"triton": triton.__version__}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _measure(
@@ -171,5 +147,5 @@ def _wrong(case: Case, errors: dict[str, float]) -> Iterator[str]:
             yield f"{name}: error {error:.2g}, allowed {allowed:.2g}"
 
 
-def _tagged(tag: str, calls: Any) -> dict[str, Any]:
+def _tagged(tag: str, calls: Mapping[str, Call]) -> dict[str, Call]:
     return {f"{tag} {name}": call for name, call in calls.items()}

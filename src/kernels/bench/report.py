@@ -57,7 +57,7 @@ def can_be_drawn(row: Row) -> bool:
 
 
 def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
-    """Draw how close each call comes to the ceiling, ours and its peers, one panel a kernel's way.
+    """Draw how close each call comes to the ceiling, ours and its peers: a panel for cold, one for warm.
 
     Args:
         rows: of which at least one :func:`can_be_drawn`.
@@ -110,14 +110,10 @@ def _draw_panel(axis: Any, rows: Sequence[Row], way: str) -> None:
             marker="D" if name == "ours" else "o",
             zorder=3 if name == "ours" else 2,
         )
-    axis.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=8)
+    axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
     axis.invert_yaxis()
     axis.axvline(1.0, color="#c03030", linewidth=0.8)
     axis.set_xlim(left=0)
     axis.set_xlabel(f"fraction of the device's ceiling, {way} cache")
     axis.grid(axis="x", alpha=0.3)
     axis.legend(fontsize=8)
-
-
-def _label(row: Row) -> str:
-    return f"{row.kernel.rpartition('.')[2]} {'x'.join(map(str, row.shape))} {row.dtype}"

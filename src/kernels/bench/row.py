@@ -65,6 +65,12 @@ class Row:
         return (self.kernel, self.shape, self.dtype, self.way)
 
     @property
+    def label(self) -> str:
+        """Its case in one line, as :attr:`kernels.bench.case.Case.label` spells it."""
+        op = self.kernel.rpartition(".")[2]
+        return f"{op} {'x'.join(map(str, self.shape))} {self.dtype}"
+
+    @property
     def best_peer(self) -> str | None:
         """The fastest peer."""
         return min(self.peers, key=self.peers.__getitem__, default=None)

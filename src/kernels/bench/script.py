@@ -30,7 +30,14 @@ class Script(NamedTuple):
 
 
 class Benchmarked(NamedTuple):
-    """A loaded kernel and its benchmark files."""
+    """A loaded kernel and its benchmark files.
+
+    Attributes:
+        name: ``owner/name``; of a project the name of its folder.
+        module: the kernel.
+        scripts: its benchmark files, by name.
+        commit: that of a published kernel; None for a project.
+    """
 
     name: str
     module: ModuleType
@@ -47,9 +54,10 @@ def open_kernel(wanted: str, *, trust_remote_code: bool = False) -> Benchmarked:
         trust_remote_code: consent to run the code of an owner who is not trusted.
 
     Raises:
-        NotAKernelError: there are no benchmark files.
+        NotAKernelError: a project has no benchmark files.
+        RevisionNotFoundError: a kernel on a hub has none at that revision.
         UsageError: a path with a revision, or that of a file.
-        As ``get_kernel`` and ``get_local_kernel``.
+        KernelError: as :func:`kernels.get_kernel` and :func:`kernels.get_local_kernel`.
     """
     repo_id, at, revision = wanted.partition("@")
     settings = read_settings()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,7 @@ from kernel_spec.errors import KernelError
 from kernels.errors import BenchmarkError
 
 if TYPE_CHECKING:
-    from kernels.bench.ceiling import Ceiling
+    from kernels.bench.measure import Measured
     from kernels.bench.row import Row
     from kernels.bench.script import Benchmarked
     from kernels.bench.timing import Way
@@ -82,7 +82,7 @@ def command(
     turns with its peers: with the caches overwritten (cold), as the last call left them (warm),
     and calls without a gap (loop). Exits with 1 where a result is wrong.
     """
-    from kernels.bench.measure import describe_machine
+    from kernels.bench.machine import describe_machine
     from kernels.bench.report import format_table
     from kernels.bench.row import format_document
     from kernels.bench.script import open_kernel
@@ -97,16 +97,13 @@ def command(
     commit = found.commit or commit
     meta: dict[str, Any] = {"kernel": found.name, **describe_machine(chosen)}
     rows: list[Row] = []
-    passed_over: list[str] = []
-    for ceiling, fresh in _measure(
-        found,
-        chosen,
-        only=only,
-        ways=ways,
-        rounds=rounds,
-        commit=commit,
-        passed_over=passed_over,
+    labels: list[str] = []
+    for label, ceiling, fresh in _measure(
+        found, chosen, only=only, ways=ways, rounds=rounds, commit=commit
     ):
+        labels.append(label)
+        if not fresh:
+            continue
         meta["ceiling_gb_per_s"] = ceiling.bytes_per_second / 1e9
         meta["ceiling_tflops"] = {d: f / 1e12 for d, f in ceiling.flops_per_second.items()}
         rows += fresh
@@ -115,12 +112,12 @@ def command(
         if not as_json:
             _say_progress(fresh)
     if not rows:
-        _say_none(found, only, passed_over)
+        raise _nothing_measured(found, only, labels)
     shown = format_document(meta, rows) if as_json else f"{_heading(meta)}\n\n{format_table(rows)}"
     click.echo(shown)
     if plot is not None:
         _plot(rows, plot, meta)
-    wrong = [f"{row.kernel} {row.shape} {row.dtype}: {w}" for row in rows for w in row.wrong]
+    wrong = [f"{row.label}: {what}" for row in rows for what in row.wrong]
     for line in dict.fromkeys(wrong):
         say_error(f"wrong result: {line}")
     ctx.exit(1 if wrong else 0)
@@ -151,8 +148,7 @@ def _measure(
     ways: tuple[Way, ...],
     rounds: int,
     commit: str | None,
-    passed_over: list[str],
-) -> Iterator[tuple[Ceiling, list[Row]]]:
+) -> Iterator[Measured]:
     from kernels.bench.measure import measure_cases
     from kernels.bench.script import read_cases
 
@@ -164,7 +160,7 @@ def _measure(
             device=device,
             ways=ways or None,
             rounds=rounds,
-            wanted=lambda case: _is_wanted(case.label, only, passed_over),
+            wanted=lambda case: only is None or only in case.label,
         )
 
 
@@ -218,24 +214,18 @@ def _check_ways(ways: tuple[Way, ...], device: Any, plot: Path | None) -> None:
         raise click.UsageError("--plot draws cold and warm times, and --way loop has none.")
 
 
-def _is_wanted(label: str, only: str | None, passed_over: list[str]) -> bool:
-    wanted = only is None or only in label
-    if not wanted:
-        passed_over.append(label)
-    return wanted
-
-
-def _say_none(found: Benchmarked, only: str | None, passed_over: list[str]) -> NoReturn:
+def _nothing_measured(found: Benchmarked, only: str | None, labels: list[str]) -> Exception:
+    """Say why there is not a single row: no case is wanted of those with the labels, or there is none."""
     if only is not None:
         from difflib import get_close_matches
 
-        near = get_close_matches(only, passed_over, n=3, cutoff=0.3) or passed_over[:3]
-        others = len(set(passed_over)) - len(near)
+        near = get_close_matches(only, labels, n=3, cutoff=0.3) or labels[:3]
+        others = len(set(labels)) - len(near)
         such = ", ".join(near) + (f" and {others} more" if others > 0 else "")
         there = f"; there are {such}" if near else ""
-        raise click.UsageError(f"no case of {found.name} contains {only!r}{there}.")
+        return click.UsageError(f"no case of {found.name} contains {only!r}{there}.")
     places = ", ".join(script.name for script in found.scripts)
-    raise BenchmarkError(places, "cases(kernel, device) yields nothing for this device")
+    return BenchmarkError(places, "cases(kernel, device) yields nothing for this device")
 
 
 def _plot(rows: list[Row], place: Path, meta: dict[str, Any]) -> None:
@@ -256,7 +246,6 @@ def _heading(meta: dict[str, Any]) -> str:
     )
 
 
-def _say_progress(rows: list[Row]) -> None:
+def _say_progress(rows: Sequence[Row]) -> None:
     times = ", ".join(f"{row.way} {row.ours_us:.4g}" for row in rows)
-    shape = "x".join(map(str, rows[0].shape))
-    click.echo(f"{rows[0].kernel} {shape} {rows[0].dtype}: {times} µs", err=True)
+    click.echo(f"{rows[0].label}: {times} µs", err=True)

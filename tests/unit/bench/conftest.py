@@ -8,7 +8,7 @@ import pytest
 from toy_variant import write_toy_metadata
 
 import kernels.load
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 from kernels.settings import VARIABLES
@@ -61,4 +61,4 @@ def published(project: Path, tmp_path: Path) -> str:
         path.relative_to(project).as_posix(): path for path in project.rglob("*") if path.is_file()
     }
     hub = DirectoryHub(tmp_path / "hub")
-    return directory.publish(hub, RepoId("acme", "toy"), files, branch="v1", parent=None)
+    return publishing.publish(hub, RepoId("acme", "toy"), files, branch="v1", parent=None)

@@ -29,7 +29,7 @@ def measure(*cases: Case, **given):
     found = measure_cases(
         cases, kernel="acme/toy", commit=None, device=CPU, ways=["warm"], rounds=1, **given
     )
-    return [row for _, rows in found for row in rows]
+    return [row for each in found for row in each.rows]
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_cases_are_taken_one_by_one() -> None:
     found = measure_cases(
         cases(), kernel="k", commit=None, device=CPU, rounds=1, wanted=lambda c: c.op == "a"
     )
-    _, rows = next(found)
+    first = next(found)
     assert taken == ["a"]
-    assert {row.way for row in rows} == {"cold", "warm"}
-    assert list(found) == []
+    assert {row.way for row in first.rows} == {"cold", "warm"}
+    assert [(each.label, each.rows) for each in found] == [("b 3 float32", ())]
     assert taken == ["a", "b"]
 
 

@@ -120,7 +120,7 @@ def test_a_wrong_result_is_shown_and_fails(
     assert run(["benchmark", str(project), *FAST]) == 1
     shown = capsys.readouterr()
     assert "WRONG" in shown.out
-    assert "wrong result: toy.double (64,) float32: ours: error 0.33, allowed 1e-06" in shown.err
+    assert "wrong result: double 64 float32: ours: error 0.33, allowed 1e-06" in shown.err
 
 
 def test_only_some_cases(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Turns a folder of Python into a variant for the CPU, as a build of it would be: for tests and measurements."""
+"""Turns a folder of Python into a variant, as a build of it would be: for tests and measurements."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from typing import Any
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
+from kernel_spec.names import module_name
 
 
 def write_toy_metadata(
-    variant: Path, name: str = "toy", *, extension: Mapping[str, Any] | None = None
+    variant: Path,
+    name: str = "toy",
+    *,
+    version: int = 1,
+    backend: BackendKind = BackendKind.CPU,
+    extension: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the metadata of a variant, whose other files are there: version 1, with their digest."""
+    """Write the metadata of a variant, whose other files are there, with their digest."""
     metadata = Metadata(
         name=name,
-        id=f"_{name}_cpu_0123456789ab",
-        version=1,
+        id=f"_{module_name(name)}_{backend}_0123456789ab",
+        version=version,
         license="Apache-2.0",
-        backend=BackendKind.CPU,
+        backend=backend,
         digest=digest_tree(variant),
         extension=extension or {},
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from toy_variant import write_toy_metadata
 
 from kernel_builder.check.glibc import check_symbol_versions
 from kernel_builder.check.macos import check_macos, read_mac_images
@@ -21,7 +22,7 @@ from kernel_builder.proof import add_proof
 from kernel_spec.backend import BackendKind
 from kernel_spec.binary import ElfFacts, Symbol
 from kernel_spec.digest import digest_tree
-from kernel_spec.metadata import Metadata, format_metadata, parse_metadata
+from kernel_spec.metadata import format_metadata, parse_metadata
 
 NAMES = ("torch-cpu", "torch-cuda")
 
@@ -32,15 +33,7 @@ def project(tmp_path: Path) -> Path:
         directory = tmp_path / "build" / name
         directory.mkdir(parents=True)
         (directory / "__init__.py").write_text("x = 1\n")
-        metadata = Metadata(
-            name="kit",
-            id="_k",
-            version=1,
-            license="MIT",
-            backend=BackendKind(name.removeprefix("torch-")),
-            digest=digest_tree(directory),
-        )
-        (directory / "metadata.json").write_bytes(format_metadata(metadata))
+        write_toy_metadata(directory, "kit", backend=BackendKind(name.removeprefix("torch-")))
     return tmp_path
 
 

@@ -77,7 +77,7 @@ def describe(system: System) -> str:
 
 def _detect_torch() -> tuple[TorchBuild | None, Backend]:
     module = sys.modules.get("torch")
-    if module is None:
+    if module is None or _is_being_imported(module):
         spec = find_spec("torch")
         if spec is None or spec.origin is None:
             return None, Backend(BackendKind.CPU)
@@ -106,6 +106,11 @@ def read_version_text(path: Path) -> dict[str, str | None] | None:
     if not found.get("__version__") or "cuda" not in found:
         return None
     return {name: found.get(name) for name in ("__version__", "cuda", "hip", "xpu")}
+
+
+def _is_being_imported(module: ModuleType) -> bool:
+    """Say whether a thread is about to make a module, which has only some of its names until then."""
+    return getattr(module.__spec__, "_initializing", False)
 
 
 def _needs_import(facts: dict[str, str | None]) -> bool:

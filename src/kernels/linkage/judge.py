@@ -68,7 +68,8 @@ def judge_libraries(root: Path, files: Iterable[str], host: Host) -> Verdict:
     per_torch: tuple[Reason, ...] = ()
     if (part := find_for_torch(paths, host.system.torch)) is not None:
         per_torch, symbols = _read_library(root / part, root, host, main)
-        # One that would not link is not loaded, and shares nothing.
+        # The kernel does without one that would not link; to map half a file ends the process.
+        reasons += [reason for reason in per_torch if reason.kind == "damaged"]
         shared += symbols if not per_torch else ()
     # Several libraries of one variant mostly lack the same thing.
     return Verdict(tuple(dict.fromkeys(reasons)), tuple(sorted(archs)), tuple(shared), per_torch)

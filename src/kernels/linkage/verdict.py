@@ -33,8 +33,8 @@ class Verdict(NamedTuple):
             there is none.
         shared: what they share with other libraries of a process; not what torch and the C++
             library share by design.
-        per_torch: why the per-torch library for the torch here would not link; never a reason
-            against the variant, which works without it.
+        per_torch: why the per-torch library for the torch here would not link. The variant works
+            without it; only where it is no whole file is that among the reasons, too.
     """
 
     reasons: tuple[Reason, ...] = ()

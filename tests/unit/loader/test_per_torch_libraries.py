@@ -97,7 +97,6 @@ def test_the_one_for_exactly_the_release_of_torch_is_taken(torch, found):
         ({part(11): GOOD}, []),
         ({part(11): BAD}, ["torch-symbols"]),
         ({part(11): LATER_GLIBC}, ["glibc"]),
-        ({part(11): b"no library"}, ["damaged"]),
     ],
 )
 def test_none_of_them_speaks_against_the_variant(tmp_path, libraries, faults):
@@ -112,6 +111,18 @@ def test_none_of_them_speaks_against_the_variant(tmp_path, libraries, faults):
     (tmp_path / f"{OP_ID}.abi3.so").write_bytes(BAD)
     [reason] = judge_libraries(tmp_path, files, host).reasons
     assert reason.kind == "torch-symbols"
+
+
+@ELF_ALONE
+@pytest.mark.parametrize(("version", "kinds"), [("2.11.0", ["damaged"]), ("2.12.0", [])])
+def test_half_a_library_is_refused_where_it_would_be_mapped(tmp_path, version, kinds):
+    """The dynamic loader raises nothing there: the process ends by SIGBUS."""
+    for name, data in ((f"{OP_ID}.abi3.so", GOOD), (part(11), GOOD[:200])):
+        (tmp_path / name).write_bytes(data)
+    verdict = judge_libraries(
+        tmp_path, [f"{OP_ID}.abi3.so", part(11)], Host(system=on_torch(version))
+    )
+    assert [reason.kind for reason in verdict.reasons] == kinds
 
 
 @ELF_ALONE

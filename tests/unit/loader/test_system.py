@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -83,6 +85,16 @@ def test_a_text_of_another_form_is_not_guessed_at(tmp_path, text):
     (tmp_path / "version.py").write_text(text)
     assert read_version_text(tmp_path / "version.py") is None
     assert read_version_text(tmp_path / "nowhere.py") is None
+
+
+def test_a_torch_that_another_thread_is_importing_is_read_as_text(tmp_path, monkeypatch):
+    """The first kernels of two threads: one of them runs ``import torch`` while the other looks."""
+    (tmp_path / "version.py").write_text("__version__ = '2.13.0'\ncuda = None\nhip = None\n")
+    half = ModuleType("torch")
+    half.__spec__ = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
+    half.__spec__._initializing = True
+    monkeypatch.setitem(sys.modules, "torch", half)
+    assert detect().torch == TorchBuild("2.13.0", MajorMinor(2, 13))
 
 
 def test_no_torch_is_the_cpu(monkeypatch):

@@ -24,7 +24,7 @@ from bench_main_job import IMPORT, LOADS, RESULTS, ROOT, describe_machine
 from peers import REFERENCE, ClientVenv, ServedHub, make_venv, reference_venv, serve_hub
 from toy_variant import write_toy_metadata
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 
@@ -106,7 +106,7 @@ def publish(root: Path, project: Path) -> None:
     write_toy_metadata(variant, "sixty")
     paths = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
     repo = RepoId(*KERNEL.split("/"))
-    directory.publish(DirectoryHub(root), repo, paths, branch="v1", parent=None)
+    publishing.publish(DirectoryHub(root), repo, paths, branch="v1", parent=None)
 
 
 def measure_calls(

@@ -32,9 +32,10 @@ from throttle import throttle
 
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
-from kernel_spec.directory import DirectoryHub, publish
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 from kernel_spec.whole_file import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from kernel_builder.commit_plan import CommitOptions, CommitPlan, RemoteBranch, Written
 from kernel_builder.errors import UploadError
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
@@ -87,7 +87,7 @@ class DirectoryRemote:
         keep = frozenset(plan.keep)
         files |= {file.path: file for file in plan.branch.files if file.path in keep}
         try:
-            commit = directory.publish(
+            commit = publishing.publish(
                 self.hub,
                 repo,
                 files,

@@ -26,7 +26,7 @@ from kernel_hub.service.operations import (
 from kernel_hub.service.revision import HEADS, is_full_commit
 from kernel_hub.service.snapshot import Snapshot
 from kernel_hub.store.uploads import Uploads
-from kernel_spec import directory, refs
+from kernel_spec import directory, publishing, refs
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import ConflictError, FormatError
 from kernel_spec.names import RepoId
@@ -64,7 +64,7 @@ class Publisher:
             RequestError: its name, or that of its owner, differs from another in case only.
         """
         try:
-            directory.reserve(self._hub, repo, owners=self._trusted_owners)
+            publishing.reserve(self._hub, repo, owners=self._trusted_owners)
         except FormatError as err:
             raise RequestError(f"{err}.") from err
         if directory.has_repository(self._hub, repo):
@@ -164,7 +164,7 @@ class Publisher:
                 for path, content in contents.items()
             }
             try:
-                commit = directory.publish(
+                commit = publishing.publish(
                     self._hub, repo, files, branch=branch, parent=base.commit
                 )
             except ConflictError as err:
@@ -200,7 +200,7 @@ class Publisher:
 
     def _check_paths(self, contents: Mapping[str, Content], branch: str) -> None:
         try:
-            directory.check_names(contents, (branch,))
+            publishing.check_names(contents, (branch,))
         except FormatError as err:
             raise RequestError(str(err)) from err
 

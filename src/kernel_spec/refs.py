@@ -8,16 +8,15 @@ from pathlib import Path
 from kernel_spec import staging
 from kernel_spec.directory import (
     DirectoryHub,
-    check_names,
     encode_ref,
     find_branch,
     is_versioned,
-    publish,
     read_listing,
     repository_path,
 )
 from kernel_spec.errors import ConflictError
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import check_names, publish
 
 DEFAULT_BRANCH = "main"
 

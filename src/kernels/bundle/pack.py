@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.errors import IntegrityError, KernelError
 from kernel_spec.lock import LockedKernel
@@ -181,7 +181,7 @@ def _publish(hub: DirectoryHub, picked: _Picked, settings: Settings) -> Packed:
     }
     listing = ""
     for index, branch in enumerate(packed.heads):
-        listing = directory.publish(
+        listing = publishing.publish(
             hub, repo, files, branch=branch, parent=None, tags=() if index else packed.tags
         )
     return packed._replace(listing=listing)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.document import naming
 from kernel_spec.errors import IntegrityError
@@ -162,7 +162,7 @@ def install_into_hub(bundle: Bundle, root: Path) -> list[tuple[Packed, str]]:
                 known = {ref.name: ref.commit for ref in refs.branches}
             commit = ""
             for number, branch in enumerate(kernel.heads):
-                commit = directory.publish(
+                commit = publishing.publish(
                     hub,
                     kernel.repo,
                     files,

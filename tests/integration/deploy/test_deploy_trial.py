@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from toy_variant import write_toy_metadata
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 from kernels.trial import try_kernel
@@ -54,7 +54,7 @@ def publish(hub, init, cases=CASES):
         (project / "benchmarks").mkdir()
         (project / "benchmarks" / "benchmark.py").write_text(cases)
     files = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
-    directory.publish(hub, RepoId("acme", "toy"), files, branch="v1", parent=None)
+    publishing.publish(hub, RepoId("acme", "toy"), files, branch="v1", parent=None)
 
 
 def doctor(*options):

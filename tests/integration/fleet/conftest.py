@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
@@ -66,7 +66,7 @@ def publish(
     hub = DirectoryHub(root)
     known = directory.read_refs(hub, name).branches if directory.has_repository(hub, name) else ()
     parent = next((ref.commit for ref in known if ref.name == "v1"), None)
-    return directory.publish(hub, name, paths, branch="v1", parent=parent)
+    return publishing.publish(hub, name, paths, branch="v1", parent=parent)
 
 
 @dataclass

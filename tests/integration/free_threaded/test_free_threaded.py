@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from toy_variant import write_toy_metadata
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 
@@ -46,7 +46,7 @@ def publish(root, name, variant="torch-cpu"):
     (folder / "part.py").write_text(f"NAME = {name!r}\n")
     write_toy_metadata(folder, name)
     files = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
-    directory.publish(DirectoryHub(root), RepoId("acme", name), files, branch="v1", parent=None)
+    publishing.publish(DirectoryHub(root), RepoId("acme", name), files, branch="v1", parent=None)
 
 
 @pytest.fixture

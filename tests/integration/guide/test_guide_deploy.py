@@ -17,7 +17,7 @@ import pytest
 from listings import get_listing
 from toy_variant import write_toy_metadata
 
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
@@ -51,7 +51,9 @@ def origin(tmp_path):
     hub = DirectoryHub(tmp_path / "origin")
     hub.root.mkdir()
     files = write_toy(tmp_path / "project")
-    directory.publish(hub, RepoId("acme", "toy"), files, branch="v1", parent=None, tags=("v1.1.2",))
+    publishing.publish(
+        hub, RepoId("acme", "toy"), files, branch="v1", parent=None, tags=("v1.1.2",)
+    )
     return hub.root
 
 
@@ -100,10 +102,10 @@ def toys(origin, tmp_path):
     hub = DirectoryHub(origin)
     files = write_activation(tmp_path / "activation")
     for name in ("kernels-community/activation", "org/name", "org/base"):
-        directory.publish(hub, RepoId(*name.split("/")), files, branch="v1", parent=None)
+        publishing.publish(hub, RepoId(*name.split("/")), files, branch="v1", parent=None)
     for name, tags in (("acme/flash", ("v1.2.0", "v2.0.0")), ("acme/moe", ())):
         branch = "experiments" if name == "acme/moe" else "v1"
-        directory.publish(
+        publishing.publish(
             hub, RepoId(*name.split("/")), files, branch=branch, parent=None, tags=tags[:1]
         )
     return origin
@@ -202,7 +204,7 @@ def test_no_variant_fits(reader, origin):
             path.replace("torch-cpu", name): place
             for path, place in _files(origin, "acme", "toy").items()
         }
-        directory.publish(hub, RepoId("acme", "worn"), files, branch=branch, parent=None)
+        publishing.publish(hub, RepoId("acme", "worn"), files, branch=branch, parent=None)
     done = subprocess.run(
         ["kernels", "doctor", "acme/worn", "--version", "1"],
         cwd=reader.folder,

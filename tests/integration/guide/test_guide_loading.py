@@ -11,8 +11,9 @@ import shutil
 import pytest
 from listings import get_listing
 
-from kernel_spec.directory import DirectoryHub, publish
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 
 FALLBACK = """
 import torch

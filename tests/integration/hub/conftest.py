@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_spec.directory import DirectoryHub, publish
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 
 CARD = b"# Toy\n\nA kernel of one line.\n"
 LIBRARY = bytes(range(256)) * 8

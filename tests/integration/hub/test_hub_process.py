@@ -11,8 +11,9 @@ import urllib.request
 
 import pytest
 
-from kernel_spec.directory import DirectoryHub, publish
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 
 BIG = 32 * 1024 * 1024
 BIG_PATH = "/kernels/acme/big/resolve/v1/build/torch-cpu/big.bin"

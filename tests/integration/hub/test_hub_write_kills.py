@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kernel_spec.directory import DirectoryHub, publish
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 
 MEGABYTES = 60
 UPLOAD = f"""

@@ -18,7 +18,7 @@ from typing import Any
 import peers
 import pytest
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
@@ -73,7 +73,7 @@ def _publish(root: Path, name: str, version: int, project: Path) -> None:
         if path.is_file()
     }
     repo = RepoId("kernels-community", name)
-    directory.publish(DirectoryHub(root), repo, files, branch=f"v{version}", parent=None)
+    publishing.publish(DirectoryHub(root), repo, files, branch=f"v{version}", parent=None)
 
 
 def _write_toy(project: Path, name: str, version: int, source: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from toy_variant import write_toy_metadata
 
 import kernels
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 
@@ -46,7 +46,7 @@ def publish(
         else {}
     )
     paths = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
-    return directory.publish(hub, repo, paths, branch=branch, parent=known.get(branch))
+    return publishing.publish(hub, repo, paths, branch=branch, parent=known.get(branch))
 
 
 # The process kills itself at the call of a function after so many of them.

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
@@ -155,7 +155,7 @@ def world(tmp_path_factory, serve):
             for path, text in files.items():
                 (project / path).write_text(text)
         paths = {p.relative_to(project).as_posix(): p for p in project.rglob("*") if p.is_file()}
-        return directory.publish(hub, repo, paths, branch=branch, parent=None, tags=tags)
+        return publishing.publish(hub, repo, paths, branch=branch, parent=None, tags=tags)
 
     commit = put("acme/toy", 1, tags=("v1.0.0",))
     put("acme/toy", 2, branch="v2", tags=("v2.0.0",))

@@ -15,7 +15,7 @@ from pathlib import Path
 import peers
 import pytest
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 
@@ -56,7 +56,7 @@ def wheels(tmp_path_factory):
         files = [path for path in (project / "build").rglob("*") if path.is_file()]
         name = kit.replace("_", "-")
         paths = {path.relative_to(project).as_posix(): path for path in files}
-        directory.publish(
+        publishing.publish(
             hub, RepoId("acme", name), paths, branch="main", parent=None, tags=["v1.1.2"]
         )
         command = [sys.executable, "-m", "kernels.cli", "to-wheel", f"acme/{name}", "1.1.2"]

@@ -23,7 +23,7 @@ from kernel_builder.settings import read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.upload import Status, Uploaded, UploadOptions, upload
 from kernel_builder.upload_plan import describe_plan, format_upload
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.errors import ConflictError, UsageError
 from kernel_spec.names import parse_repo_id
 from kernel_spec.provenance import Provenance
@@ -250,7 +250,7 @@ def test_a_branch_that_moved_meanwhile_is_a_conflict(project, remote) -> None:
             for file in held.files
         }
         files["benchmarks/benchmark2.py"] = project / "CARD.md"
-        directory.publish(remote.hub, REPO, files, branch="v1", parent=held.commit)
+        publishing.publish(remote.hub, REPO, files, branch="v1", parent=held.commit)
         return True
 
     with pytest.raises(ConflictError):

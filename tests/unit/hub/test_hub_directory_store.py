@@ -12,8 +12,9 @@ import pytest
 
 from kernel_hub.app import create_app
 from kernel_hub.settings import HubSettings
-from kernel_spec.directory import DirectoryHub, publish
+from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 
 REPO = RepoId("acme", "toy")
 FILE = "/kernels/acme/toy/resolve/v1/build/torch-cpu/__init__.py"

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import kernels
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 from kernels import (
@@ -33,7 +33,7 @@ def commit(tmp_path, toy, monkeypatch):
     root.mkdir()
     monkeypatch.setenv("KERNELS_HUB", f"file://{root}")
     files = {path.relative_to(toy).as_posix(): path for path in toy.rglob("*") if path.is_file()}
-    return directory.publish(
+    return publishing.publish(
         DirectoryHub(root), RepoId("acme", "toy"), files, branch="v1", parent=None
     )
 

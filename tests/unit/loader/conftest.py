@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 import kernels.load
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.backend import BackendKind
 from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
@@ -114,7 +114,7 @@ class Publisher:
             if directory.has_repository(self.hub, RepoId(owner, name))
             else {}
         )
-        return directory.publish(
+        return publishing.publish(
             self.hub, RepoId(owner, name), files, branch=branch, parent=refs.get(branch), tags=tags
         )
 

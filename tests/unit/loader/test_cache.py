@@ -10,7 +10,7 @@ import pytest
 
 import kernels
 import kernels.verify
-from kernel_spec import directory
+from kernel_spec import directory, publishing
 from kernel_spec.errors import IntegrityError
 from kernel_spec.names import RepoId
 from kernels.errors import CacheError
@@ -175,7 +175,7 @@ def test_a_variant_that_contradicts_its_own_metadata_is_not_installed(
     paths = {
         path.relative_to(project).as_posix(): path for path in project.rglob("*") if path.is_file()
     }
-    directory.publish(publisher.hub, RepoId("acme", "toy"), paths, branch="v1", parent=None)
+    publishing.publish(publisher.hub, RepoId("acme", "toy"), paths, branch="v1", parent=None)
     with pytest.raises(IntegrityError, match=r"a\.py: expected hash"):
         kernels.get_kernel("acme/toy")
     assert not (cache / "variants").exists()

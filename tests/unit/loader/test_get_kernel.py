@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import MetadataError, UsageError
 from kernel_spec.names import RepoId
@@ -177,7 +177,7 @@ def publish_project(publisher, project):
     paths = {
         path.relative_to(project).as_posix(): path for path in project.rglob("*") if path.is_file()
     }
-    directory.publish(publisher.hub, RepoId("acme", "toy"), paths, branch="v1", parent=None)
+    publishing.publish(publisher.hub, RepoId("acme", "toy"), paths, branch="v1", parent=None)
 
 
 def test_metadata_of_a_form_that_does_not_exist_yet_names_the_client_too(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import IntegrityError, MetadataError
 from kernel_spec.names import RepoId
@@ -85,7 +85,7 @@ def test_metadata_that_does_not_know_its_files_is_refused_from_a_hub(
     variant = make_variant(tmp_path / "p" / "build" / "torch-cpu", algorithm="sha512")
     (variant / "__init__.py").write_text("VALUE = 2\n")
     files = {path.relative_to(tmp_path / "p").as_posix(): path for path in variant.iterdir()}
-    directory.publish(publisher.hub, RepoId("acme", "toy"), files, branch="v1", parent=None)
+    publishing.publish(publisher.hub, RepoId("acme", "toy"), files, branch="v1", parent=None)
     with pytest.raises(IntegrityError, match=r"__init__\.py"):
         kernels.get_kernel("acme/toy")
 

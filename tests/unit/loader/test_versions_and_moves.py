@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kernels
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.errors import UsageError
 from kernel_spec.names import RepoId
 from kernels.errors import (
@@ -172,7 +172,7 @@ def test_a_move_is_remembered_offline_and_trust_is_asked_of_the_new_owner(web, m
     project = publisher_hub.root.parent / "status"
     project.mkdir()
     (project / "s").write_text('kind = "redirect"\ndestination = "bob/new"\n')
-    directory.publish(
+    publishing.publish(
         publisher_hub,
         RepoId("acme", "old"),
         {"kernel-status.toml": project / "s"},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_spec import directory, listing, staging
+from kernel_spec import directory, listing, publishing, staging
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import hash_file
@@ -40,7 +40,7 @@ def write(tmp_path):
 
 
 def publish(hub, files, *, branch="v1", parent=None, tags=()):
-    return directory.publish(hub, REPO, files, branch=branch, parent=parent, tags=tags)
+    return publishing.publish(hub, REPO, files, branch=branch, parent=parent, tags=tags)
 
 
 def content(hub, commit):
@@ -543,7 +543,9 @@ def test_names_that_differ_in_case_alone_never_both_come_to_be(hub, write, names
         start.wait()
         repo = RepoId(*name.split("/"))
         try:
-            directory.publish(hub, repo, files, branch=threading.current_thread().name, parent=None)
+            publishing.publish(
+                hub, repo, files, branch=threading.current_thread().name, parent=None
+            )
         except FormatError as err:
             results.append(str(err))
 
@@ -564,7 +566,7 @@ def test_twins_of_earlier_days_are_published_to_as_before(hub, write):
     for owner in ("acme", "ACME"):
         (hub.root / owner).mkdir(parents=True)
     for repo in (RepoId("acme", "relu"), RepoId("ACME", "relu"), RepoId("ACME", "new")):
-        directory.publish(hub, repo, files, branch="v1", parent=None)
+        publishing.publish(hub, repo, files, branch="v1", parent=None)
     assert len(directory.repositories(hub)) == 3
     assert find_lookalike("acme", ["acme", "ACME", "x"]) == "ACME"
     assert group_lookalikes(["acme", "x", "ACME", "X", "y"]) == [("ACME", "acme"), ("X", "x")]
@@ -590,5 +592,5 @@ def test_a_lock_that_another_user_made_is_held_all_the_same(hub, write):
         (place / ".lock").chmod(0o444)
     for name in ("bob/relu", "acme/silu", "acme/relu"):
         repo = RepoId(*name.split("/"))
-        directory.publish(hub, repo, files, branch="v2", parent=None)
+        publishing.publish(hub, repo, files, branch="v2", parent=None)
     assert len(directory.repositories(hub)) == 3

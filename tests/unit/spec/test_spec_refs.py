@@ -7,17 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kernel_spec.directory import (
-    DirectoryHub,
-    file_path,
-    publish,
-    read_listing,
-    read_refs,
-    refs_stamp,
-)
+from kernel_spec.directory import DirectoryHub, file_path, read_listing, read_refs, refs_stamp
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import hash_file
 from kernel_spec.names import RepoId
+from kernel_spec.publishing import publish
 from kernel_spec.refs import RefKind, create_ref, create_repository, delete_ref
 from kernel_spec.staging import HashedFile
 from kernel_spec.wire import TreeFile

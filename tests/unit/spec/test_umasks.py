@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernel_spec import directory
+from kernel_spec import publishing
 from kernel_spec.directory import DirectoryHub
 from kernel_spec.names import RepoId
 
@@ -29,11 +29,11 @@ def test_what_is_published_into_a_shared_repository_can_be_read_by_all(tmp_path,
     hub, source = DirectoryHub(tmp_path / "hub"), tmp_path / "a.py"
     source.write_text("1")
     with umask(0o022):
-        first = directory.publish(hub, REPO, {"a.py": source}, branch="v1", parent=None)
+        first = publishing.publish(hub, REPO, {"a.py": source}, branch="v1", parent=None)
     source.write_text("2")
     with umask(mask):
-        directory.publish(hub, REPO, {"a.py": source}, branch="v1", parent=first, tags=("v1.0.0",))
-        directory.publish(hub, REPO, {"b.py": source}, branch="v2", parent=None)
+        publishing.publish(hub, REPO, {"a.py": source}, branch="v1", parent=first, tags=("v1.0.0",))
+        publishing.publish(hub, REPO, {"b.py": source}, branch="v2", parent=None)
     places = [hub.root, *hub.root.rglob("*")]
     for place in places:
         mode = place.stat().st_mode

@@ -14,7 +14,8 @@ from kernels.layer.function import make_function_class
 
 Condition = Callable[[Any], bool]
 
-# On the class of a layer; readers of models look for the first, and for the next on its instances.
+# By these two other libraries, too, know what is marked: on a class what mappings call it, on a
+# layer the marked functions that it calls.
 NAME = "kernel_layer_name"
 FUNCTIONS = "_kernel_funcs"
 _CONDITION = "kernel_condition"
@@ -55,7 +56,6 @@ def use_kernel_forward_from_hub(
         NotALayerError: neither a class of layers nor a function is decorated; it is also a
             TypeError.
     """
-
     _require_mark(layer_name, condition)
 
     def mark(target: Any) -> Any:

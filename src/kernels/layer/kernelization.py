@@ -6,10 +6,8 @@ before every layer is decided, so an error leaves it as it was.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernel_spec.errors import Fault, IntegrityError, UsageError, WrongTypeError
@@ -32,10 +30,9 @@ from kernels.layer.extensible import (
 )
 from kernels.layer.loaded import LoadedLayer, describe_layer
 from kernels.layer.mapping import Miss, Table, current_table, find_kernel
-from kernels.layer.measured import Selection
 from kernels.layer.mode import KernelizeFallback, Mode, describe_mode, modes_serving
 from kernels.layer.repository import Repository
-from kernels.layer.timings import find_timings_file
+from kernels.layer.selection import find_selection
 from kernels.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -71,20 +68,21 @@ class _Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class _Obstacle:
-    """Why a layer cannot have its kernel, and the case of fallback that this is."""
+    """Why a layer cannot have its kernel, the case of fallback that this is, and what was raised."""
 
     case: KernelizeFallback
-    kernel: str | None
     reasons: tuple[str, ...]
+    kernel: str | None = None
+    failure: Exception | None = None
 
 
 @dataclass
 class _Plan:
-    """The decisions so far, everything that is wrong, and each kernel's layer once."""
+    """The decisions so far, everything that is wrong, what was raised, and each kernel's layer once."""
 
     decisions: list[_Decision] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    failures: list[tuple[ExtensibleLayer, Exception]] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
     # By identity: a repository that somebody else wrote need not be hashable.
     loaded: dict[int, LoadedLayer | Exception] = field(default_factory=dict)
 
@@ -189,13 +187,15 @@ def _decide(layer: ExtensibleLayer, wish: _Wish, plan: _Plan) -> None:
         return
     found = _find_layer(layer, wish, plan)
     if isinstance(found, LoadedLayer):
-        bound = make_bound(found, *_forwards(found, layer, wish))
+        bound = _make_bound(found, layer.module, wish)
         plan.decisions.append(_Decision(layer=layer, bound=bound, kernel=found.repository))
     elif found.case in wish.fallback:
         reason = found.reasons[0]
         plan.decisions.append(_Decision(layer=layer, kernel=found.kernel, reason=reason))
     else:
         plan.faults += [_fault(layer, reason) for reason in found.reasons]
+        if found.failure is not None:
+            plan.failures.append(found.failure)
 
 
 def _why_left_alone(module: Any, settings: Settings) -> str | None:
@@ -210,14 +210,16 @@ def _find_layer(layer: ExtensibleLayer, wish: _Wish, plan: _Plan) -> LoadedLayer
     """Find, load and judge the kernel of a layer."""
     found = find_kernel(wish.table, layer.name, wish.target, wish.mode)
     if isinstance(found, Miss):
-        return _Obstacle(case=found.case, kernel=None, reasons=(found.reason,))
+        return _Obstacle(case=found.case, reasons=(found.reason,))
     name = str(found.repository)
     loaded = _load(found.repository, plan)
     if isinstance(loaded, Exception):
-        reasons: tuple[str, ...] = (f"{name} cannot be loaded: {loaded}",)
-        if KernelizeFallback.CANNOT_LOAD not in wish.fallback:
-            plan.failures.append((layer, loaded))
-        return _Obstacle(case=KernelizeFallback.CANNOT_LOAD, kernel=name, reasons=reasons)
+        return _Obstacle(
+            case=KernelizeFallback.CANNOT_LOAD,
+            reasons=(f"{name} cannot be loaded: {loaded}",),
+            kernel=name,
+            failure=loaded,
+        )
     if faults := _find_faults(loaded, layer, found.mode & wish.mode):
         reasons = tuple(f"{name} does not fit: {fault}" for fault in faults)
         return _Obstacle(case=KernelizeFallback.CANNOT_LOAD, kernel=name, reasons=reasons)
@@ -227,17 +229,13 @@ def _find_layer(layer: ExtensibleLayer, wish: _Wish, plan: _Plan) -> LoadedLayer
     return loaded
 
 
-def _forwards(
-    loaded: LoadedLayer, layer: ExtensibleLayer, wish: _Wish
-) -> tuple[Any, Selection | None]:
-    original = type(layer.module).forward
-    if wish.select != "measured":
-        return original, None
-    parameters = ", ".join(map(_describe_parameter, layer.module.parameters()))
-    state = wish.settings.state
-    return original, _selection(
-        loaded, original, parameters, mode=wish.mode, target=wish.target, state=state
-    )
+def _make_bound(loaded: LoadedLayer, module: Any, wish: _Wish) -> Bound:
+    selection = None
+    if wish.select == "measured":
+        selection = find_selection(
+            loaded, module, mode=wish.mode, target=wish.target, state=wish.settings.state
+        )
+    return make_bound(loaded, type(module).forward, selection)
 
 
 def _load(repository: Repository, plan: _Plan) -> LoadedLayer | Exception:
@@ -284,51 +282,17 @@ def _missing_abilities(loaded: LoadedLayer, mode: Mode) -> str:
     return " and ".join(missing)
 
 
-@functools.cache
-def _selection(
-    loaded: LoadedLayer, original: Any, parameters: str, *, mode: Mode, target: Target, state: Path
-) -> Selection:
-    """Find what keeps the measurements; the same for all layers of one class and size."""
-    file = find_timings_file(
-        state,
-        variant=loaded.variant,
-        layer=loaded.cls.__qualname__,
-        original=original,
-        parameters=parameters,
-        facts=f"{_name_device(target)}, {describe_mode(mode)}",
-    )
-    return Selection(
-        file,
-        device_type="cuda" if target.type == "rocm" else target.type,
-        training=Mode.TRAINING in mode,
-        compiled=Mode.TORCH_COMPILE in mode,
-    )
-
-
-def _describe_parameter(parameter: Any) -> str:
-    sizes = "x".join(map(str, parameter.shape))
-    return f"{str(parameter.dtype).removeprefix('torch.')} {sizes}"
-
-
-def _name_device(target: Target) -> str:
-    import torch
-
-    if target.type != "cpu":
-        return f"{target} {target.name}" if target.name else str(target)
-    return f"cpu {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
-
-
 def _raise_faults(plan: _Plan) -> None:
     if not plan.faults:
         return
     headline = "The model was not kernelized:"
     if len(plan.failures) == len(plan.faults):
         # Kernels that cannot be loaded, and nothing else: callers of get_kernel know that error.
-        cause = plan.failures[0][1]
+        cause = plan.failures[0]
         cause.add_note("\n".join([headline, *(f"  {_summary(fault)}" for fault in plan.faults)]))
         raise cause
     error = KernelizeError(tuple(plan.faults), headline)
-    raise error from (plan.failures[0][1] if plan.failures else None)
+    raise error from (plan.failures[0] if plan.failures else None)
 
 
 def _summary(fault: Fault) -> str:

@@ -19,10 +19,13 @@ from kernels.layer.timings import Timing, TimingsFile
 
 Forward = Callable[..., Any]
 
+# Calls of a function before any that counts.
 _WARM_UP = 3
+# Rounds, at least and at most, until the second-best is so many times the best, or less.
 _ROUNDS = 5
 _MOST_ROUNDS = 40
 _AGREE = 1.05
+# A round of a function: about so many seconds, and at most so many calls.
 _ROUND_SECONDS = 1e-3
 _MOST_CALLS = 50
 # Shapes that are remembered beside their classes; a model with ever new ones starts over.
@@ -138,7 +141,7 @@ class Selection:
         """Name the shape class of what a layer is called with."""
         import torch
 
-        facts = [_describe(each, self._device_type) for each in iterate_tensors(values)]
+        facts = [_describe_tensor(each, self._device_type) for each in iterate_tensors(values)]
         recorded = " recorded" if torch.is_grad_enabled() else ""
         autocast = " autocast" if torch.is_autocast_enabled(self._autocast_type) else ""
         return ", ".join(facts) + recorded + autocast
@@ -147,6 +150,8 @@ class Selection:
         return bool(self.timings) and all(each.is_kernel_faster for each in self.timings.values())
 
     def _measure(self, call: _Call) -> Timing:
+        import torch
+
         # The layer may write to what it is called with, and in some milliseconds a thousand times.
         args, kwargs = copy_values((call.args, call.kwargs))
         trial = call._replace(args=args, kwargs=kwargs)
@@ -154,8 +159,6 @@ class Selection:
         for forward in (call.kernel, call.original):
             run = functools.partial(forward, call.module)
             if self._compiled:
-                import torch
-
                 run = torch.compile(run, dynamic=False)
             runs.append(functools.partial(_run, run, trial, training=self._training))
         with _undisturbed(trial), _unseen_by_checkpoints():
@@ -333,7 +336,8 @@ def _is_watched() -> bool:
     )
 
 
-def _describe(tensor: Any, device_type: str) -> str:
+def _describe_tensor(tensor: Any, device_type: str) -> str:
+    """Name the shape class of a tensor: dtype, rounded rows and last size, and what is unusual of it."""
     last = tensor.shape[-1] if tensor.dim() else 1
     rows = tensor.numel() // last if last else 0
     rounded = 1 << (rows - 1).bit_length() if rows else 0
@@ -343,10 +347,12 @@ def _describe(tensor: Any, device_type: str) -> str:
 
 
 def _synchronizer(call: _Call) -> Callable[[], None]:
+    """Return what waits for the device that a call computes on; it does nothing where none computes."""
     import torch
 
     for tensor in iterate_tensors((call.args, call.kwargs)):
-        synchronize = getattr(getattr(torch, tensor.device.type, None), "synchronize", None)
+        api = getattr(torch, tensor.device.type, None)
+        synchronize: Callable[[], None] | None = getattr(api, "synchronize", None)
         if synchronize is not None:
-            return functools.partial(synchronize)
+            return synchronize
     return lambda: None

@@ -41,7 +41,12 @@ class Timing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TimingsFile:
-    """Where the times of one kernel layer against one original are kept; no path keeps none."""
+    """Where the times of one kernel layer against one original are kept.
+
+    Attributes:
+        path: the file; None where nothing is kept.
+        what: what the times are of; a file about something else counts as empty.
+    """
 
     path: Path | None
     what: Mapping[str, str]
@@ -65,6 +70,10 @@ class TimingsFile:
         """Measure a shape, unless another process has done so meanwhile: the first one decides for all.
 
         So the ranks of a job on one host take the same forward, whatever each would have measured.
+
+        Args:
+            shape: the shape class.
+            measure: called where the time is not known yet; what it raises comes through.
         """
         from filelock import FileLock, Timeout
 

@@ -21,7 +21,7 @@ from kernels import (
     use_kernel_forward_from_hub,
     use_kernel_mapping,
 )
-from kernels.layer import kernelization, mapping, measured
+from kernels.layer import mapping, measured, selection
 from kernels.settings import VARIABLES
 
 LAYERS = """
@@ -190,7 +190,7 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure for a short time, and anew."""
     monkeypatch.setattr(measured, "_WARM_UP", 1)
     monkeypatch.setattr(measured, "_ROUNDS", 3)
-    kernelization._selection.cache_clear()
+    selection._share.cache_clear()
 
 
 @pytest.fixture

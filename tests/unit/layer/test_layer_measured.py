@@ -18,7 +18,7 @@ from kernels import (
     use_kernel_forward_from_hub,
     use_kernel_mapping,
 )
-from kernels.layer import kernelization, measured
+from kernels.layer import measured, selection
 from kernels.layer.binding import find_bound
 from kernels.layer.timings import Timing
 
@@ -76,7 +76,7 @@ def test_later_processes_know_it_too(kernelized, tmp_path, shapes):
     document = json.loads(file.read_text())
     assert list(document["microseconds"]) == ["float32 4x4"]
     assert "threads, INFERENCE, torch" in document["what"]["where"]
-    kernelization._selection.cache_clear()
+    selection._share.cache_clear()
     model = kernelized()
     with torch.no_grad():
         model(torch.randn(3, 4))
@@ -84,7 +84,7 @@ def test_later_processes_know_it_too(kernelized, tmp_path, shapes):
     # What is kept is believed, so that it can be seen which way it was decided.
     document["microseconds"]["float32 4x4"] = [1.0, 2.0]
     file.write_text(json.dumps(document))
-    kernelization._selection.cache_clear()
+    selection._share.cache_clear()
     assert shapes(kernelized()) == {"float32 4x4": "kernel"}
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_file_costs_a_measurement(kernelized, tmp_path, damage, shapes
         kernelized()(torch.randn(4, 4))
         [file] = (tmp_path / "xdg_state_home" / "kernels" / "measured").iterdir()
         file.write_bytes(damage)
-        kernelization._selection.cache_clear()
+        selection._share.cache_clear()
         model = kernelized()
         assert shapes(model) == {}
         model(torch.randn(4, 4))

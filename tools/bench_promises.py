@@ -29,11 +29,10 @@ from bench_promises_page import render
 from peers import TORCH, make_torch_venv, serve_hub
 from process_tree import Used, run_counted
 from throttle import throttle
+from toy_variant import write_toy_metadata
 
 from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 from kernel_spec.publishing import publish
 from kernel_spec.whole_file import write_whole
@@ -135,15 +134,7 @@ def make_hub(scratch: Path) -> Path:
     (variant / "__init__.py").write_text(
         "from pathlib import Path\nDATA = Path(__file__).with_name('data.bin').read_bytes()\n"
     )
-    metadata = Metadata(
-        name="big",
-        id="_big_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant, "big")
     files = {f"build/torch-universal/{path.name}": path for path in variant.iterdir()}
     publish(DirectoryHub(root), RepoId(ORG, "big"), files, branch="v1", parent=None)
     return root

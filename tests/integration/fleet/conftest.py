@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from toy_variant import write_toy_metadata
 
 import kernels
 from kernel_spec import directory, publishing
 from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
 from kernel_spec.names import RepoId
 
 SOURCE = Path(kernels.__file__).parents[1]
@@ -34,15 +33,7 @@ def write_variant(folder: Path, files: Mapping[str, str | bytes], backend: Backe
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
-    metadata = Metadata(
-        name="toy",
-        id=f"_toy_{backend}_0123456789ab",
-        version=1,
-        license="Apache-2.0",
-        backend=backend,
-        digest=digest_tree(folder),
-    )
-    (folder / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(folder, backend=backend)
 
 
 def publish(

@@ -17,13 +17,11 @@ from typing import Any
 
 import peers
 import pytest
+from toy_variant import write_toy_metadata
 
 from kernel_spec import publishing
-from kernel_spec.backend import BackendKind
-from kernel_spec.digest import digest_tree
 from kernel_spec.directory import DirectoryHub
-from kernel_spec.metadata import FILE_NAME, Metadata, format_metadata
-from kernel_spec.names import RepoId, module_name
+from kernel_spec.names import RepoId
 
 ROOT = Path(__file__).parents[3]
 CONSUMERS = Path(__file__).parent / "consumers"
@@ -80,15 +78,7 @@ def _write_toy(project: Path, name: str, version: int, source: str) -> None:
     variant = project / "build" / "torch-universal"
     variant.mkdir(parents=True)
     (variant / "__init__.py").write_text(source)
-    metadata = Metadata(
-        name=name,
-        id=f"_{module_name(name)}_0123456789ab",
-        version=version,
-        license="Apache-2.0",
-        backend=BackendKind.CPU,
-        digest=digest_tree(variant),
-    )
-    (variant / FILE_NAME).write_bytes(format_metadata(metadata))
+    write_toy_metadata(variant, name, version=version)
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
 import sys
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from kernel_builder.errors import CommandError, ToolchainUnavailableError
 from kernel_builder.process import run
+from kernel_builder.toolchain.kept import keep_tree
 from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
 from kernel_spec.amounts import format_count
 from kernel_spec.version import MajorMinor, parse_major_minor
@@ -100,30 +99,19 @@ def fetch_wheels(
     Raises:
         ToolchainUnavailableError: pip is not there, or cannot get a wheel of that hash.
     """
-    target = store / wheels.key
-    if target.is_dir():
-        return target
-    from filelock import FileLock
 
-    store.mkdir(parents=True, exist_ok=True)
-    with FileLock(store / f"{wheels.key}.lock"):
-        if target.is_dir():
-            return target
-        for old in store.glob(f".{wheels.key}-*"):
-            shutil.rmtree(old, ignore_errors=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{wheels.key}-", dir=store))
-        try:
-            if on_fetch is not None:
-                count = format_count(len(wheels.wheels), "wheel")
-                on_fetch(f"{wheels.name} is not here yet: {count} through pip", 0, 0)
-            _install(wheels, scratch, variables, on_fetch)
-            (scratch / "tree").rename(target)
-            if on_fetch is not None:
-                size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-                on_fetch(f"{wheels.name} is in {target}", size, size)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return target
+    def make(scratch: Path) -> None:
+        if on_fetch is not None:
+            count = format_count(len(wheels.wheels), "wheel")
+            on_fetch(f"{wheels.name} is not here yet: {count} through pip", 0, 0)
+        _install(wheels, scratch, variables, on_fetch)
+        if on_fetch is not None:
+            tree = (scratch / "tree").rglob("*")
+            size = sum(path.stat().st_size for path in tree if path.is_file())
+            on_fetch(f"{wheels.name} is in {target}", size, size)
+
+    target = store / wheels.key
+    return keep_tree(target, make)
 
 
 def _install(

@@ -36,7 +36,7 @@ def publish(
     """Write one commit that holds exactly ``files`` and move the branch to it.
 
     Publishers of one repository wait for each other. One that is killed at any moment leaves the
-    repository as it was; publishing again does the rest.
+    repository as it was; what is unfinished goes with the next one. Publishing again does the rest.
 
     Args:
         hub: where to.
@@ -86,6 +86,9 @@ def publish(
             _check_branch(repo, branch, current, parent)
         _check_tags(repo, refs, tags, commit)
         snapshot = folder / "snapshots" / commit
+        tree = folder / "trees" / f"{commit}.json"
+        if not snapshot.exists() and not tree.exists():
+            staging.begin_commit(stage, commit)
         # Also where nothing is new: publishing again repairs what was damaged.
         given = [file for file in staged if isinstance(files[file.path], Path)]
         if not snapshot.is_dir() or not all(
@@ -93,7 +96,7 @@ def publish(
         ):
             staging.move_folder(stage, new, snapshot)
         if commit != parent:
-            staging.write_file(stage, folder / "trees" / f"{commit}.json", data)
+            staging.write_file(stage, tree, data)
         _write_refs(folder, stage, branch, tags, commit)
     return commit
 

@@ -52,8 +52,9 @@ def create_ref(hub: DirectoryHub, repo: RepoId, kind: RefKind, name: str, commit
     """
     check_names((), (name,))
     place = _place(hub, repo, kind, name)
-    read_listing(hub, repo, commit)
     with staging.staging_folder(repository_path(hub, repo)) as stage:
+        # Only now: what a killed publisher had begun is gone.
+        read_listing(hub, repo, commit)
         if place.exists():
             raise ConflictError(f"{repo} has a {kind} {name}, and this would be another one")
         staging.write_ref(stage, place, commit)
@@ -66,8 +67,9 @@ def move_branch(hub: DirectoryHub, repo: RepoId, branch: str, *, parent: str, co
         ConflictError: the branch is at neither of the two, or is not there.
         FileNotFoundError: no such repository or commit.
     """
-    read_listing(hub, repo, commit)
+    place = _place(hub, repo, RefKind.BRANCH, branch)
     with staging.staging_folder(repository_path(hub, repo)) as stage:
+        read_listing(hub, repo, commit)
         found = find_branch(hub, repo, branch)
         if found == commit:
             return
@@ -75,7 +77,7 @@ def move_branch(hub: DirectoryHub, repo: RepoId, branch: str, *, parent: str, co
             raise ConflictError(
                 f"{repo}: the branch {branch} {f'is at {found}' if found else 'is gone'}, not at {parent}"
             )
-        staging.write_ref(stage, _place(hub, repo, RefKind.BRANCH, branch), commit)
+        staging.write_ref(stage, place, commit)
 
 
 def delete_ref(hub: DirectoryHub, repo: RepoId, kind: RefKind, name: str) -> None:

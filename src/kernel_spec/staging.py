@@ -8,18 +8,20 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from kernel_spec.document import read_plain
 from kernel_spec.errors import FormatError, IntegrityError
-from kernel_spec.listing import Listing, hash_file
+from kernel_spec.listing import COMMIT_ID, Listing, hash_file
 from kernel_spec.whole_file import fsync_folder, write_whole
 from kernel_spec.wire import TreeFile
 
 _FOLDER = ".staging"
 _LOCK = ".lock"
+_BEGUN = "begun-"
 
 # Files of a commit are shared between snapshots, so nobody may write to them.
 _FILE_MODE = 0o444
@@ -46,17 +48,17 @@ class HashedFile:
 def staging_folder(repository: Path) -> Iterator[Path]:
     """Hold the repository's lock and give an empty folder on its file system.
 
-    The operating system frees the lock of a publisher that was killed; what it left in the
-    folder goes when the next one begins.
+    The operating system frees the lock of a publisher that was killed. What it left in the folder, and
+    the commit that it was about to make, go when the next one begins.
     """
     with hold(repository):
         folder = repository / _FOLDER
-        _remove(folder)
+        _clear(repository, folder)
         folder.mkdir()
         try:
             yield folder
         finally:
-            _remove(folder)
+            _clear(repository, folder)
 
 
 @contextmanager
@@ -93,9 +95,34 @@ def _acquire(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+def begin_commit(staging: Path, commit: str) -> None:
+    """Write down which commit is about to be made, so that it can be taken back if no ref comes to name it.
+
+    Not for a commit of which anything is there already: it may be one that had a ref once.
+    """
+    # A name alone, which is on the disk no later than that of the commit's own folder.
+    (staging / f"{_BEGUN}{commit}").touch()
+
+
+def _clear(repository: Path, folder: Path) -> None:
+    """Remove the staging folder, and what was begun and not finished."""
+    if not folder.exists():
+        return
+    for commit in _find_unfinished(repository, folder):
+        (repository / "trees" / f"{commit}.json").unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            (repository / "snapshots" / commit).rename(folder / f"unfinished-{commit}")
+    shutil.rmtree(folder)
+
+
+def _find_unfinished(repository: Path, folder: Path) -> list[str]:
+    """List the commits that were begun and that no ref names: nobody was told of one."""
+    begun = [path.name.removeprefix(_BEGUN) for path in folder.glob(f"{_BEGUN}*")]
+    if not begun:
+        return []
+    refs = (path for path in (repository / "refs").glob("*/*") if path.is_file())
+    named = {read_plain(path).decode("ascii", "replace").strip() for path in refs}
+    return [commit for commit in begun if commit not in named and COMMIT_ID.fullmatch(commit)]
 
 
 def stage_files(

@@ -13,6 +13,7 @@ from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import ConflictError, FormatError, IntegrityError
 from kernel_spec.listing import hash_file
 from kernel_spec.names import RepoId, find_lookalike, group_lookalikes
+from kernel_spec.refs import RefKind, create_ref, delete_ref
 from kernel_spec.wire import Ref, Refs, TreeFile
 
 REPO = RepoId("acme", "relu")
@@ -252,35 +253,37 @@ def test_the_stamp_changes_with_every_ref_written(hub, write):
     assert len(set(stamps)) == 20
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked publisher")
+def finishes(write_it, steps_left):
+    """Run a function in another process that dies after so many steps; say whether it got to the end."""
+    child = os.fork()
+    if child == 0:
+
+        def count(function):
+            def counted(*args, **kwargs):
+                nonlocal steps_left
+                steps_left -= 1
+                if steps_left < 0:
+                    os._exit(9)
+                return function(*args, **kwargs)
+
+            return counted
+
+        for name in ("link", "fsync", "rename", "replace", "mkdir", "unlink", "utime", "chmod"):
+            setattr(os, name, count(getattr(os, name)))
+        write_it()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+kills_forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked publisher")
+
+
+@kills_forks
 def test_a_publisher_killed_at_any_step_leaves_the_old_state(hub, write, monkeypatch):
     first = publish(hub, write(FILES))
     new = write({"README.md": "new\n", "build/torch-cpu/__init__.py": "x = 1\n"})
-
-    def publish_until(last_step):
-        """Publish in another process that dies at a step; say whether it got to the end."""
-        child = os.fork()
-        if child == 0:
-            steps = 0
-
-            def count(function):
-                def counted(*args, **kwargs):
-                    nonlocal steps
-                    steps += 1
-                    if steps > last_step:
-                        os._exit(9)
-                    return function(*args, **kwargs)
-
-                return counted
-
-            for name in ("link", "fsync", "rename", "replace", "mkdir", "utime", "chmod"):
-                setattr(os, name, count(getattr(os, name)))
-            publish(hub, new, parent=first, tags=["v1.0.0"])
-            os._exit(0)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
     step = 0
-    while not publish_until(step):
+    while not finishes(lambda: publish(hub, new, parent=first, tags=["v1.0.0"]), step):
         refs = directory.read_refs(hub, REPO)
         for ref in (*refs.branches, *refs.tags):
             assert content(hub, ref.commit)
@@ -292,6 +295,73 @@ def test_a_publisher_killed_at_any_step_leaves_the_old_state(hub, write, monkeyp
     assert publish(hub, new, parent=branch.commit, tags=["v1.0.0"]) == branch.commit
     assert content(hub, branch.commit)["README.md"] == "new\n"
     assert not (hub.root / "acme/relu/.staging").exists()
+
+
+def commits(hub):
+    """Return the commits that snapshots, listings and refs are of."""
+    folder = hub.root / "acme/relu"
+    refs = {path.read_text().strip() for path in folder.glob("refs/*/*")}
+    snapshots = {path.name for path in folder.glob("snapshots/*")}
+    return snapshots, {path.stem for path in folder.glob("trees/*.json")}, refs
+
+
+@kills_forks
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_a_killed_publisher_had_begun_goes_with_the_next(
+    tmp_path, write, is_first, monkeypatch
+):
+    """Also where the next one is killed, too; a commit that a ref names stays."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # a step all the same
+    old, new, other = write(FILES), write({"README.md": "new\n"}), write({"a.py": ""})
+    ends = set()
+    for step in range(is_first, 100, 2):
+        hub = DirectoryHub(tmp_path / str(step))
+        known = set() if is_first else {publish(hub, old, branch="old")}
+        done = finishes(lambda: publish(hub, new, tags=["v1.0.0"]), step)  # noqa: B023
+        snapshots, _, named = commits(hub)
+        ends.add((bool(snapshots - known), bool(named - known)))
+        known |= named
+        finishes(lambda: publish(hub, other, branch="other"), step % 9)  # noqa: B023
+        known.add(publish(hub, other, branch="other"))
+        assert commits(hub) == (known, known, known)
+        if done:
+            break
+    # Before there was anything, between the commit and its refs, and after that.
+    assert ends == {(False, False), (True, False), (True, True)}
+
+
+def test_a_failed_publisher_leaves_no_commit(hub, write, monkeypatch):
+    first = publish(hub, write(FILES))
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "write_ref", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            publish(hub, write({"a.py": ""}), parent=first)
+    assert commits(hub) == ({first}, {first}, {first})
+
+
+def test_a_commit_that_lost_its_branch_is_not_taken_for_unfinished(hub, write, monkeypatch):
+    old = publish(hub, write({"a.py": ""}), branch="old")
+    first = publish(hub, write(FILES))
+    delete_ref(hub, REPO, RefKind.BRANCH, "old")
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "write_ref", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            publish(hub, write({"a.py": ""}), branch="old")
+    assert commits(hub)[:2] == ({old, first}, {old, first})
+    assert content(hub, old) == {"a.py": ""}
+
+
+@kills_forks
+def test_nobody_can_name_a_commit_that_is_about_to_go(hub, write):
+    publish(hub, write(FILES))
+    new, step = write({"a.py": ""}), 0
+    while len(commits(hub)[1]) < 2:
+        assert not finishes(lambda: publish(hub, new, branch="v2"), step)
+        step += 1
+    [begun] = commits(hub)[1] - commits(hub)[2]
+    with pytest.raises(FileNotFoundError, match="no commit"):
+        create_ref(hub, REPO, RefKind.TAG, "v2.0.0", begun)
+    assert [ref.name for ref in directory.read_refs(hub, REPO).tags] == []
 
 
 def test_a_first_publisher_that_fails_leaves_no_repository(hub, write, monkeypatch):

@@ -25,13 +25,15 @@ from kernel_hub.api import (
     write,
 )
 from kernel_hub.api.access import Edge
-from kernel_hub.api.request import Hub, RawPathRouting, Writing
-from kernel_hub.auth import Signer, TokenFile
+from kernel_hub.api.hub import Hub, Writing
+from kernel_hub.api.url import RawPathRouting
+from kernel_hub.auth import TokenFile
 from kernel_hub.proposing import Proposing
 from kernel_hub.publisher import Publisher
 from kernel_hub.service.catalogue import Catalogue
 from kernel_hub.service.store import Store
 from kernel_hub.settings import HubSettings
+from kernel_hub.signer import Signer
 from kernel_hub.store.directory import DirectoryStore
 from kernel_hub.store.uploads import Uploads
 from kernel_spec.directory import DirectoryHub

@@ -1,4 +1,4 @@
-"""Who may write: tokens, of which a file keeps the hashes, and the signatures of upload URLs.
+"""Who may write: the holders of tokens, of which a file keeps the hashes.
 
 The file is TOML, for people to read and edit::
 
@@ -30,8 +30,7 @@ from threading import Lock
 from typing import Any
 
 from kernel_hub.errors import TokenFileError
-from kernel_spec.errors import FormatError
-from kernel_spec.names import SHA256, find_lookalike, parse_repo_id
+from kernel_spec.names import SHA256, find_lookalike, is_owner
 from kernel_spec.whole_file import write_whole
 
 # A prefix lets scanners of secrets find one that was committed by mistake.
@@ -149,30 +148,22 @@ def _read_token(entry: Any, where: str, faults: list[str]) -> Token:
             f"{where}: expected name, sha256 and owners, and perhaps may and expires, found {sorted(table)}"
         )
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        faults.append(f"{where}: name: expected letters, digits, '_', '.' and '-'")
+        faults.append(f"{where}: name: expected letters, digits, '_', '.' and '-', found {name!r}")
+    # Not what was found: somebody may have written the token itself there.
     if not isinstance(sha256, str) or SHA256.fullmatch(sha256) is None:
         faults.append(f"{where}: sha256: expected 64 hex digits in small letters")
-    owners = owners if isinstance(owners, list) else []
-    if not owners or not all(isinstance(owner, str) and is_owner(owner) for owner in owners):
-        faults.append(f"{where}: owners: expected a list of owners' names")
-    names = frozenset(owner for owner in owners if isinstance(owner, str))
+    listed = owners if isinstance(owners, list) else []
+    if not listed or not all(isinstance(owner, str) and is_owner(owner) for owner in listed):
+        faults.append(f"{where}: owners: expected a list of owners' names, found {owners!r}")
+    names = frozenset(owner for owner in listed if isinstance(owner, str))
     may, expires = table.get("may", Right.WRITE), table.get("expires")
     if may not in list(Right):
-        faults.append(f"{where}: may: expected write or propose")
+        faults.append(f"{where}: may: expected write or propose, found {may!r}")
         may = Right.PROPOSE
     if expires is not None and type(expires) is not date:
-        faults.append(f"{where}: expires: expected a day, such as 2027-01-31")
+        faults.append(f"{where}: expires: expected a day, such as 2027-01-31, found {expires!s}")
         expires = None
     return Token(name=str(name), sha256=str(sha256), owners=names, may=Right(may), expires=expires)
-
-
-def is_owner(name: str) -> bool:
-    """Say whether a text can be the owner of repositories."""
-    try:
-        parse_repo_id(f"{name}/x")
-    except FormatError:
-        return False
-    return True
 
 
 def add_token(
@@ -240,22 +231,3 @@ def _find_faults(name: str, wanted: Iterable[str], known: Iterable[Token]) -> It
 def hash_secret(secret: str) -> str:
     """Return what the file keeps of a secret. It has 256 random bits, so one round is enough."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-class Signer:
-    """Signs upload URLs, since the clients send no token with the bytes of large files.
-
-    The key lives as long as the process: after a restart a client asks for URLs again.
-    """
-
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
-
-    def sign(self, *parts: str) -> str:
-        """Return the signature of an action: what, where, how large, until when."""
-        message = "\0".join(parts).encode()
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
-
-    def is_signed(self, signature: str, *parts: str) -> bool:
-        """Say whether the signature is ours and of this very action."""
-        return hmac.compare_digest(signature.encode("utf-8", "replace"), self.sign(*parts).encode())

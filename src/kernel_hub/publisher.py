@@ -37,7 +37,6 @@ from kernel_spec.wire import TreeFile
 # A commit that names no parent is built anew on what others have committed meanwhile.
 ATTEMPTS = 50
 
-
 Content = TreeFile | AddFile | AddLarge
 
 
@@ -158,7 +157,7 @@ class Publisher:
             head = self.get_head(repo, branch)
             base = self._get_base(repo, branch, head, request.parent)
             contents = apply_operations(base, request.operations)
-            self._check_paths(contents, branch)
+            _check_names(contents, branch)
             files = {
                 path: self._find_bytes(repo, base, path, content, folder)
                 for path, content in contents.items()
@@ -176,7 +175,11 @@ class Publisher:
         raise MovedError(f"{repo}: the branch {branch} moves too fast to commit to; try again.")
 
     def list_large(self, repo: RepoId) -> Mapping[str, tuple[Snapshot, TreeFile]]:
-        """Return the files that the branches and tags hold, by sha256."""
+        """Return by sha256 the large files that branches and tags hold, each with a commit that has it.
+
+        Raises:
+            RepositoryNotFoundError: no such repository.
+        """
         found = self._catalogue.read_refs(repo)
         held: dict[str, tuple[Snapshot, TreeFile]] = {}
         for commit in dict.fromkeys(ref.commit for ref in (*found.branches, *found.tags)):
@@ -198,12 +201,6 @@ class Publisher:
             "somebody else has published: look at the branch and commit again."
         )
 
-    def _check_paths(self, contents: Mapping[str, Content], branch: str) -> None:
-        try:
-            publishing.check_names(contents, (branch,))
-        except FormatError as err:
-            raise RequestError(str(err)) from err
-
     def _find_bytes(
         self, repo: RepoId, base: Snapshot, path: str, content: Content, folder: Path
     ) -> Path | TreeFile | HashedFile:
@@ -224,7 +221,10 @@ class Publisher:
         claimed = self.uploads.claim(repo, content.sha256, folder)
         if claimed is not None:
             if content.size not in (None, claimed.file.size):
-                raise RequestError(f"{content.path}: size: expected {claimed.file.size}.")
+                raise RequestError(
+                    f"{content.path}: size: expected the {claimed.file.size} bytes that were uploaded, "
+                    f"found {content.size}."
+                )
             return claimed
         found = self.list_large(repo).get(content.sha256)
         if found is None:
@@ -270,6 +270,13 @@ def apply_operations(base: Snapshot, operations: tuple[Operation, ...]) -> dict[
             case _:
                 assert_never(operation)
     return contents
+
+
+def _check_names(contents: Mapping[str, Content], branch: str) -> None:
+    try:
+        publishing.check_names(contents, (branch,))
+    except FormatError as err:
+        raise RequestError(str(err)) from err
 
 
 def _missing(base: Snapshot, path: str, kind: str) -> EntryNotFoundError:

@@ -105,6 +105,11 @@ def repo_id_fault(text: str) -> str | None:
     return None
 
 
+def is_owner(text: str) -> bool:
+    """Say whether a text can be the owner of repositories."""
+    return repo_id_fault(f"{text}/x") is None
+
+
 def find_lookalike(name: str, among: Iterable[str]) -> str | None:
     """Return one of other names that differs from this one in case only, or None."""
     return next(

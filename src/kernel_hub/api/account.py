@@ -5,8 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from kernel_hub.api.bearer import find_token
 from kernel_hub.api.failure import answer_error
-from kernel_hub.api.request import Hub, find_token, get_parameter
+from kernel_hub.api.hub import Hub
+from kernel_hub.api.url import get_parameter
 from kernel_hub.auth import Right
 from kernel_spec.wire import Organization, format_organization
 

@@ -12,18 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.discussions import format_url, refuse_others
-from kernel_hub.api.request import (
-    Hub,
-    Writing,
-    base_url,
-    get_flag,
-    get_parameter,
-    get_proposer,
-    get_repo,
-    get_writer,
-    write_body,
-)
+from kernel_hub.api.bearer import get_proposer, get_writer, refuse_others
+from kernel_hub.api.body import write_body
+from kernel_hub.api.discussions import format_url
+from kernel_hub.api.hub import Hub, Writing
+from kernel_hub.api.url import base_url, get_flag, get_parameter, get_repo
 from kernel_hub.errors import RequestError
 from kernel_hub.service.operations import BODY_LIMIT, read_commit
 from kernel_hub.store.proposals import Proposal, Status
@@ -43,14 +36,16 @@ async def create_commit(hub: Hub, request: Request) -> Response:
     A client that leaves before the end of its body has changed nothing.
     """
     repo, revision = get_repo(request), get_parameter(request, "revision")
-    asks = get_flag(request, "create_pr")
-    writing, author = await run_in_threadpool(_find_way, hub, request, repo, revision, asks)
+    as_proposal = get_flag(request, "create_pr")
+    writing, author = await run_in_threadpool(
+        _authorize, hub, request, repo, revision, as_proposal=as_proposal
+    )
     folder = await run_in_threadpool(writing.publisher.uploads.make_commit_folder, repo)
     try:
         with (folder / "body").open("wb") as stream:
             await write_body(request, stream.write, limit=BODY_LIMIT)
         work = partial(
-            _commit, hub, writing, repo, revision, folder, author=author if asks else None
+            _commit, hub, writing, repo, revision, folder, author=author if as_proposal else None
         )
         commit, proposal = await anyio.to_thread.run_sync(work, limiter=_get_turns())
     finally:
@@ -63,14 +58,16 @@ async def create_commit(hub: Hub, request: Request) -> Response:
     return JSONResponse(answer)
 
 
-def _find_way(
-    hub: Hub, request: Request, repo: RepoId, revision: str, asks: bool
+def _authorize(
+    hub: Hub, request: Request, repo: RepoId, revision: str, *, as_proposal: bool
 ) -> tuple[Writing, str]:
-    """See that the bearer may commit there, before the body comes: what has no branch needs no bytes."""
+    """Refuse a commit that cannot be made before its body comes; return how to write, and the author."""
     proposed = PROPOSAL.fullmatch(revision)
-    may_propose = asks or proposed is not None
-    writing, token = (get_proposer if may_propose else get_writer)(hub, request, repo)
-    if proposed and not asks:
+    if as_proposal or proposed:
+        writing, token = get_proposer(hub, request, repo)
+    else:
+        writing, token = get_writer(hub, request, repo)
+    if proposed and not as_proposal:
         found = writing.proposing.get(repo, int(proposed[1]))
         if found.status is not Status.OPEN:
             raise RequestError(f"{repo}: {found.ref} is {found.status}.")
@@ -91,7 +88,7 @@ def _get_turns() -> anyio.CapacityLimiter:
 def _commit(
     hub: Hub, writing: Writing, repo: RepoId, revision: str, folder: Path, *, author: str | None
 ) -> tuple[str, Proposal | None]:
-    # Numbers of lines, hashes and "body" do not meet as names.
+    # Beside "body" lie files named by the numbers of its lines, and by hashes.
     with (folder / "body").open("rb") as body:
         wanted = read_commit(body, folder, max_file_size=hub.settings.max_file_size)
     if author is None:

@@ -8,19 +8,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from kernel_hub.api.bearer import get_proposer, get_writer, refuse_others
+from kernel_hub.api.body import get_text, read_json
+from kernel_hub.api.hub import Hub
 from kernel_hub.api.repository import format_time
-from kernel_hub.api.request import (
-    Hub,
-    base_url,
-    get_parameter,
-    get_proposer,
-    get_repo,
-    get_text,
-    get_writer,
-    read_json,
-)
-from kernel_hub.auth import Right, Token
-from kernel_hub.errors import ForbiddenError, ReadOnlyError, RequestError
+from kernel_hub.api.url import base_url, get_parameter, get_repo, parse_number
+from kernel_hub.errors import ReadOnlyError, RequestError
 from kernel_hub.store.proposals import Proposal, Status
 from kernel_spec.names import RepoId
 from kernel_spec.refs import DEFAULT_BRANCH
@@ -39,10 +32,10 @@ def list_discussions(hub: Hub, request: Request) -> Response:
         if author in (None, each.author)
         and (status == "all" or (each.status is Status.OPEN) == (status == "open"))
     ]
-    page = asked.get("p", "0")
-    if not (page.isascii() and page.isdigit() and len(page) <= 6):
-        raise RequestError(f"p is {page[:50]!r}, expected the number of a page.")
-    start = int(page) * PER_PAGE
+    text = asked.get("p", "0")
+    if (page := parse_number(text)) is None:
+        raise RequestError(f"p is {text[:50]!r}, expected the number of a page.")
+    start = page * PER_PAGE
     shown = [_format(repo, each) for each in found[start : start + PER_PAGE]]
     return JSONResponse({"discussions": shown, "count": len(found), "start": start})
 
@@ -114,16 +107,6 @@ async def change_status(hub: Hub, request: Request) -> Response:
     return JSONResponse({"newStatus": _format_status(changed)})
 
 
-def refuse_others(token: Token, repo: RepoId, proposal: Proposal) -> None:
-    """Refuse who may only propose where the proposal is another's.
-
-    Raises:
-        ForbiddenError: it is.
-    """
-    if token.may is not Right.WRITE and proposal.author != token.name:
-        raise ForbiddenError(f"{proposal.ref} of {repo} is not of the token {token.name}.")
-
-
 def format_url(hub: Hub, request: Request, repo: RepoId, proposal: Proposal) -> str:
     """Write the URL by which clients know the number of a proposal."""
     return f"{base_url(hub, request)}/kernels/{repo}/discussions/{proposal.number}"
@@ -131,9 +114,9 @@ def format_url(hub: Hub, request: Request, repo: RepoId, proposal: Proposal) -> 
 
 def _get_number(request: Request) -> int:
     text = get_parameter(request, "number")
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+    if (number := parse_number(text)) is None:
         raise RequestError(f"{text[:50]!r} is not the number of a pull request.")
-    return int(text)
+    return number
 
 
 def _format(repo: RepoId, proposal: Proposal) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.request import READ_ONLY, Hub
+from kernel_hub.api.hub import READ_ONLY, Hub
 from kernel_hub.errors import HubError, ReadOnlyError, RepositoryNotFoundError
 from kernel_hub.service.operations import INLINE_LIMIT
 from kernel_spec.errors import KernelError

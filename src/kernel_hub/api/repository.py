@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.request import Hub, base_url, get_flag, get_limit, get_parameter, get_repo
+from kernel_hub.api.hub import Hub
+from kernel_hub.api.url import base_url, get_flag, get_limit, get_parameter, get_repo
 from kernel_hub.errors import RequestError
 from kernel_hub.service.catalogue import Head
 from kernel_hub.service.history import Commit, describe

@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from kernel_hub.api.hub import Hub
 from kernel_hub.api.ranges import Span, matches, parse_range
-from kernel_hub.api.request import Hub, get_parameter, get_repo
+from kernel_hub.api.url import get_parameter, get_repo
 from kernel_spec.wire import TreeFile
 
 CHUNK = 1024 * 1024

@@ -10,17 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from kernel_hub.api.body import read_form
+from kernel_hub.api.hub import Hub
 from kernel_hub.api.repository import format_commit
-from kernel_hub.api.request import (
-    Hub,
-    base_url,
-    get_cursor,
-    get_flag,
-    get_parameter,
-    get_repo,
-    parse_flag,
-    read_form,
-)
+from kernel_hub.api.url import base_url, get_cursor, get_flag, get_parameter, get_repo, parse_flag
 from kernel_hub.errors import EntryNotFoundError
 from kernel_hub.service.history import last_changes
 from kernel_hub.service.snapshot import Entry, Snapshot, TreeDirectory, walk

@@ -13,17 +13,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kernel_hub.api.request import (
-    Hub,
-    Writing,
-    base_url,
-    get_parameter,
-    get_proposer,
-    get_repo,
-    get_text,
-    read_json,
-    write_body,
-)
+from kernel_hub.api.bearer import get_proposer
+from kernel_hub.api.body import get_text, read_json, write_body
+from kernel_hub.api.hub import Hub, Writing
+from kernel_hub.api.url import base_url, get_parameter, get_repo
 from kernel_hub.errors import ForbiddenError, ReadOnlyError, RequestError, RequestTooLargeError
 from kernel_hub.service.operations import INLINE_LIMIT
 from kernel_hub.service.snapshot import Snapshot
@@ -136,9 +129,9 @@ def _read_object(entry: Any) -> tuple[str, int]:
     table = entry if isinstance(entry, dict) else {}
     oid, size = table.get("oid"), table.get("size")
     if not isinstance(oid, str) or SHA256.fullmatch(oid) is None:
-        raise RequestError("oid: expected 64 hex digits.")
+        raise RequestError(f"oid: expected 64 hex digits, found {repr(oid)[:80]}.")
     if type(size) is not int or size < 0:
-        raise RequestError("size: expected a number of bytes.")
+        raise RequestError(f"size: expected a number of bytes, found {repr(size)[:50]}.")
     return oid, size
 
 

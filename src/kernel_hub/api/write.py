@@ -6,17 +6,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from kernel_hub.api.bearer import find_token, get_writer
+from kernel_hub.api.body import get_text, read_json
 from kernel_hub.api.failure import answer_error
-from kernel_hub.api.request import (
-    Hub,
-    base_url,
-    find_token,
-    get_parameter,
-    get_repo,
-    get_text,
-    get_writer,
-    read_json,
-)
+from kernel_hub.api.hub import Hub
+from kernel_hub.api.url import base_url, get_parameter, get_repo
 from kernel_hub.errors import RequestError, TakenError
 from kernel_spec.errors import FormatError
 from kernel_spec.names import parse_repo_id

@@ -200,7 +200,7 @@ def _read_large(path: str, value: dict[str, Any], where: str) -> AddLarge:
     if value.get("algo", "sha256") != "sha256":
         raise RequestError(f"{where}: algo: expected sha256.")
     if not isinstance(sha256, str) or SHA256.fullmatch(sha256) is None:
-        raise RequestError(f"{where}: oid: expected 64 hex digits.")
+        raise RequestError(f"{where}: oid: expected 64 hex digits, found {repr(sha256)[:80]}.")
     if size is not None and (type(size) is not int or size < 0):
-        raise RequestError(f"{where}: size: expected a number of bytes.")
+        raise RequestError(f"{where}: size: expected a number of bytes, found {repr(size)[:50]}.")
     return AddLarge(path, sha256, size)

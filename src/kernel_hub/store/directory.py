@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 
-from kernel_hub.auth import is_owner
 from kernel_hub.errors import DamagedFileError, RepositoryNotFoundError, RevisionNotFoundError
 from kernel_spec import directory
 from kernel_spec.directory import DirectoryHub, Listing
 from kernel_spec.errors import IntegrityError
 from kernel_spec.listing import hash_file
-from kernel_spec.names import COMMIT, RepoId
+from kernel_spec.names import COMMIT, RepoId, is_owner
 from kernel_spec.wire import Refs, TreeFile
 
 log = logging.getLogger("kernel_hub.store")

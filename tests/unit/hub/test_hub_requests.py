@@ -123,6 +123,6 @@ def test_empty_form(toy):
 
 
 def test_who_sends_nothing_more_is_told_and_let_go(toy, monkeypatch):
-    monkeypatch.setattr("kernel_hub.api.request.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("kernel_hub.api.body.IDLE_SECONDS", 0.05)
     answer = toy.ask("POST", "/api/kernels/acme/toy/paths-info/v1", body=b"paths=", stalls=True)
     assert (answer.status, "Nothing of the body came" in answer.json()["error"]) == (408, True)

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from kernel_hub.auth import Right, Signer, TokenFile, add_token, hash_secret, read_tokens
+from kernel_hub.auth import Right, TokenFile, add_token, hash_secret, read_tokens
 from kernel_hub.cli import cli
 from kernel_hub.errors import TokenFileError
+from kernel_hub.signer import Signer
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_every_fault_of_the_file_is_named(place):
         f"""
 [[token]]
 name = "a b"
-sha256 = "x"
+sha256 = "khub_itself"
 owners = []
 [[token]]
 name = "twin"
@@ -83,7 +84,7 @@ owners = ["../x"]
 [[token]]
 name = "four"
 sha256 = "{"1" * 64}"
-owners = [7]
+owners = [["acme"]]
 [[token]]
 name = "five"
 sha256 = "{"2" * 64}"
@@ -97,7 +98,10 @@ owners = "acme"
         assert part in message
     for number in (3, 4, 5):
         assert f"token {number}: owners" in message
+    assert "token 1: name: expected letters, digits, '_', '.' and '-', found 'a b'" in message
+    assert "token 5: owners: expected a list of owners' names, found 'acme'" in message
     assert "two tokens have one name" in message
+    assert "khub_itself" not in message
 
 
 @pytest.mark.parametrize(("name", "owner"), [("", "acme"), ("a b", "acme"), ("x", "../y")])

@@ -14,14 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kernel_spec.held import try_hold
 from kernel_spec.names import RepoId
 
 PREFIX = "uploading-"
 # No upload takes as long.
 KEPT_SECONDS = 24 * 3600
-
-# The folder cannot be written, or its file system has no locks.
-_NO_LOCK = (OSError, NotImplementedError)
 
 _NAME = re.compile(rf"{PREFIX}.+-([0-9a-f]{{8}})-[0-9a-f]{{8}}", re.ASCII)
 
@@ -48,23 +46,17 @@ def holding(folder: Path, url: str, repo: RepoId, scratch: str) -> Iterator[None
         repo: the repository.
         scratch: the branch.
     """
-    from filelock import FileLock
-
-    place = _lock_place(folder, url, repo, scratch)
-    lock = FileLock(place)
-    with suppress(*_NO_LOCK):
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
-        lock.acquire(timeout=0)
-    if not lock.is_locked:
-        # A file without a lock would say that nobody is at work.
-        forget(folder, url, repo, scratch)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            place.unlink(missing_ok=True)
-            lock.release()
+    with try_hold(_lock_place(folder, url, repo, scratch)) as held:
+        if not held:
+            # A file without a lock would say that nobody is at work.
+            forget(folder, url, repo, scratch)
+        try:
+            yield
+        finally:
+            forget(folder, url, repo, scratch)
 
 
 def is_left_over(folder: Path, url: str, repo: RepoId, branch: str) -> bool:
@@ -82,23 +74,16 @@ def is_left_over(folder: Path, url: str, repo: RepoId, branch: str) -> bool:
     if time.time() - int(match[1], 16) > KEPT_SECONDS:
         return True
     place = _lock_place(folder, url, repo, branch)
-    return place.exists() and _is_free(place)
+    if not place.exists():
+        return False
+    with try_hold(place) as free:
+        return free
 
 
 def forget(folder: Path, url: str, repo: RepoId, branch: str) -> None:
     """Remove the lock of a branch that is left over."""
     with suppress(OSError):
         _lock_place(folder, url, repo, branch).unlink(missing_ok=True)
-
-
-def _is_free(place: Path) -> bool:
-    from filelock import FileLock, Timeout
-
-    try:
-        with FileLock(place, timeout=0):
-            return True
-    except (Timeout, *_NO_LOCK):
-        return False
 
 
 def _sweep(folder: Path) -> None:

@@ -13,13 +13,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from kernel_spec.digest import is_counted, variant_digest
 from kernel_spec.errors import IntegrityError, KernelError
+from kernel_spec.held import try_hold
 from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import parse_safe_path
 from kernel_spec.whole_file import fsync_folder
@@ -178,8 +179,9 @@ def sweep_leftover(store: Store, leftover: Path) -> bool:
     """Remove something in ``tmp/``, unless a process still works there; say whether it is gone."""
     # Whoever installs holds the lock of that name until its folder is gone.
     owner = leftover.name.partition("-")[0]
-    with suppress(OSError), FileLock(_lock_path(store, owner), blocking=False):
-        shutil.rmtree(leftover, ignore_errors=True)
+    with try_hold(_lock_path(store, owner)) as free:
+        if free:
+            shutil.rmtree(leftover, ignore_errors=True)
     return not leftover.exists()
 
 
@@ -195,11 +197,8 @@ def _is_held(store: Store, leftover: Path) -> bool:
     lock = _lock_path(store, leftover.name.partition("-")[0])
     if not lock.exists():
         return False
-    try:
-        with FileLock(lock, blocking=False):
-            return False
-    except OSError:
-        return True
+    with try_hold(lock) as free:
+        return not free
 
 
 def _lock_path(store: Store, key: str) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kernel_spec.held import try_hold
 from kernels.store import LEFTOVER_SECONDS
 
 _LOCK = ".in-use"
@@ -25,29 +26,22 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
     Raises:
         OSError: it cannot be made.
     """
-    from filelock import FileLock
-
     for path in parent.iterdir():
         if path.name.startswith(prefix) and path.is_dir() and not path.is_symlink():
             _remove_left_over(path)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
-        lock = FileLock(Path(folder) / _LOCK)
-        with suppress(OSError, NotImplementedError):
-            lock.acquire()
-        try:
-            yield Path(folder)
-        finally:
-            lock.release()
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name:
+        folder = Path(name)
+        with try_hold(folder / _LOCK):
+            yield folder
 
 
 def _remove_left_over(folder: Path) -> None:
     """Remove a folder that no process holds any more."""
-    from filelock import FileLock, Timeout
-
     lock = folder / _LOCK
-    with suppress(OSError, NotImplementedError, Timeout):
-        # Before its owner holds it, or where there are no locks, its age has to do.
+    with suppress(OSError):
+        # Before its owner holds it, its age has to do.
         if not lock.exists() and time.time() - folder.stat().st_mtime < LEFTOVER_SECONDS:
             return
-        with FileLock(lock, blocking=False):
+    with try_hold(lock) as free:
+        if free:
             shutil.rmtree(folder, ignore_errors=True)

@@ -32,9 +32,9 @@ def norms() -> ModuleType:
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 if wanted := os.environ.get("KERNELS_TEST_DEVICES"):
     DEVICES = [device for device in DEVICES if device in wanted.split(",")]
-# On a GPU: the compiled ops, Triton's kernels without them, and what is chosen for the tensors,
-# torch's own functions among it for short calls that autograd records.
-WAYS = ["compiled", "triton", "chosen"] if "cuda" in DEVICES else ["chosen"]
+# On a GPU: the compiled ops, recorded by the node in C++ and in Python, Triton's kernels without them, and
+# what is chosen for the tensors, torch's own functions among it.
+WAYS = ["node", "compiled", "triton", "chosen"] if "cuda" in DEVICES else ["chosen"]
 
 
 @pytest.fixture(autouse=True, params=WAYS)
@@ -42,11 +42,17 @@ def way(request: pytest.FixtureRequest, norms: ModuleType, monkeypatch: pytest.M
     """Let every call go one way, short ones that autograd records too."""
     way: str = request.param
     compiled = sys.modules[f"{norms.__name__}._compiled"]
-    if way == "compiled" and not compiled.is_here:
+    if way in {"node", "compiled"} and not compiled.is_here:
         pytest.skip("the variant that fits here has no compiled ops")
+    if way == "node" and not compiled.has_node:
+        pytest.skip(f"the variant has no library for torch {torch.__version__}")
     if way == "triton":
         monkeypatch.setattr(compiled, "is_here", False)
-    if way == "compiled":
+    if way in {"compiled", "triton"}:
+        monkeypatch.setattr(compiled, "has_node", False)
+        monkeypatch.setattr(compiled, "record_norm", compiled.in_python[0])
+        monkeypatch.setattr(compiled, "record_add_norm", compiled.in_python[1])
+    if way in {"node", "compiled"}:
         monkeypatch.setattr(
             compiled,
             "is_better",

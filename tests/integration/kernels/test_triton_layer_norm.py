@@ -64,6 +64,8 @@ def test_the_compiled_variant_carries_the_python_of_the_others(
     assert metadata["backend"]["archs"] == ["9.0"]
     [library] = compiled.glob("*.abi3.so")
     assert library.name.startswith(metadata["id"])
+    parts = {path.name.removeprefix(metadata["id"]) for path in compiled.glob("*.torch*.so")}
+    assert parts >= {".torch210.so", ".torch211.so", ".torch213.so"}
     pure = project / "build" / "torch-cuda"
     for file in pure.glob("*.py"):
         if file.name != "_ops.py":

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import _compiled, _launch
-from ._recording import find_recorder
+from ._recording import differentiate_in_steps, find_recorder
 
 __all__ = ["add_norm", "norm"]
 
@@ -40,12 +39,14 @@ class Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            return _differentiate_norm_once(ctx, dy)
         x, weight, bias = ctx.saved_tensors
         plan, eps = ctx.options
         _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
-        if _compiled.is_here and _compiled.fits(x, None, weight, bias, True):
+        if torch.is_grad_enabled():
+            gradients = differentiate_in_steps(
+                x, weight, dy, None, eps, plan.is_rms, wants_weight, wants_bias
+            )
+        elif _compiled.is_here and _compiled.fits(x, None, weight, bias, True):
             gradients = _compiled.norm_backward(
                 x, weight, dy, None, eps, plan.is_rms, wants_weight, wants_bias
             )
@@ -77,14 +78,16 @@ class AddNorm(torch.autograd.Function):
     def backward(
         ctx: Any, dy: torch.Tensor | None, dsum: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            return _differentiate_add_norm_once(ctx, dy, dsum)
         total, weight, bias = ctx.saved_tensors
         eps, is_rms, x_dtype, residual_dtype = ctx.options
         _, _, _, _, wants_weight, wants_bias = ctx.needs_input_grad
         dweight = dbias = None
         if dy is None:
             dh = dsum
+        elif torch.is_grad_enabled():
+            dh, dweight, dbias = differentiate_in_steps(
+                total, weight, dy, dsum, eps, is_rms, wants_weight, wants_bias
+            )
         else:
             dh, dweight, dbias = _launch.backward(
                 *(total, weight, dy, dsum, eps),
@@ -96,11 +99,6 @@ class AddNorm(torch.autograd.Function):
             return (None,) * 6
         return None, None, dh.to(x_dtype), dh.to(residual_dtype), dweight, dbias
 
-
-# They refuse a gradient of the gradient, which can be asked for only where autograd records the
-# backward, too; their wrapper takes as long as the op.
-_differentiate_norm_once = once_differentiable(Norm.backward)
-_differentiate_add_norm_once = once_differentiable(AddNorm.backward)
 
 norm = find_recorder(Norm)
 add_norm = find_recorder(AddNorm)

@@ -1,7 +1,8 @@
 """The compiled ops, where this variant has them: what they take, and their recorded calls.
 
 They check, allocate and launch in C++, in one call from Python. Where autograd records, the forward
-keeps its inputs alone, since the backward reads the rows anyway and normalises them again.
+keeps its inputs alone, since the backward reads the rows anyway and normalises them again. That is recorded
+in C++ where this variant has a library for the very torch that runs, and the same way in Python elsewhere.
 """
 
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
@@ -11,16 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ._checks import check_norm
 from ._launch import HAS_TRITON, LAUNCHES_DIRECTLY
-from ._ops import add_op_namespace_prefix, ops
-from ._recording import find_recorder
+from ._ops import add_op_namespace_prefix, load_per_torch, ops
+from ._recording import differentiate_in_steps, find_recorder
 
 __all__ = [
     "add_norm",
     "fits",
+    "has_node",
     "is_better",
     "is_here",
     "norm",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 is_here: bool = hasattr(ops, "cuda_norm")
+# Whether the ops record themselves: csrc/node/norm_node.cpp, loaded here.
+has_node: bool = is_here and load_per_torch()
 _is_grad_enabled = torch.is_grad_enabled
 
 # The longest rows that are read once, by the dtype of x: forward, and with a backward to come.
@@ -134,12 +137,11 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        if _is_grad_enabled():
-            return _differentiate_norm_once(ctx, dy)
         x, weight = ctx.saved_tensors
         _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
         eps, is_rms = ctx.options
-        gradients = norm_backward(x, weight, dy, None, eps, is_rms, wants_weight, wants_bias)
+        differentiate = differentiate_in_steps if _is_grad_enabled() else norm_backward
+        gradients = differentiate(x, weight, dy, None, eps, is_rms, wants_weight, wants_bias)
         return *gradients, None, None
 
 
@@ -167,14 +169,16 @@ class _AddNorm(torch.autograd.Function):
     def backward(
         ctx: Any, dy: torch.Tensor | None, dsum: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
-        if _is_grad_enabled():
-            return _differentiate_add_norm_once(ctx, dy, dsum)
         total, weight = ctx.saved_tensors
         eps, is_rms, x_dtype, residual_dtype = ctx.options
         _, _, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         dweight = dbias = None
         dh = dsum
-        if dy is not None:
+        if dy is not None and _is_grad_enabled():
+            dh, dweight, dbias = differentiate_in_steps(
+                total, weight, dy, dsum, eps, is_rms, wants_weight, wants_bias
+            )
+        elif dy is not None:
             # A sum in float32 wants everything beside it in float32; autograd rounds what is left.
             wide = total.dtype
             if weight is not None and weight.dtype is not wide and wide is torch.float32:
@@ -191,13 +195,10 @@ class _AddNorm(torch.autograd.Function):
         return dx, dresidual, dweight, dbias, None, None, None
 
 
-# They refuse a gradient of the gradient, which can be asked for only where autograd records the
-# backward, too; their wrapper takes as long as the op.
-_differentiate_norm_once = once_differentiable(_Norm.backward)
-_differentiate_add_norm_once = once_differentiable(_AddNorm.backward)
-
-record_norm = find_recorder(_Norm)
-record_add_norm = find_recorder(_AddNorm)
+in_python = (find_recorder(_Norm), find_recorder(_AddNorm))
+record_norm, record_add_norm = (
+    (_find("cuda_recorded_norm"), _find("cuda_recorded_add_norm")) if has_node else in_python
+)
 
 
 def _register_fakes() -> None:
@@ -232,6 +233,8 @@ def _register_fakes() -> None:
     fakes = {
         "cuda_norm": fake_norm,
         "cuda_add_norm": fake_add_norm,
+        "cuda_recorded_norm": fake_norm,
+        "cuda_recorded_add_norm": fake_add_norm,
         "cuda_norm_backward": fake_norm_backward,
     }
     for name, fake in fakes.items():

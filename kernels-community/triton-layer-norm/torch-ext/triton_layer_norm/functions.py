@@ -18,8 +18,8 @@ __all__ = ["layer_norm_fn", "rms_norm_fn", "rms_norm_forward"]
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 _PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter})
-# Up to so many elements the host is what takes the time when autograd records, in a model too, and
-# torch's own functions, which record in C++, take less of it. Measured: docs/kernels/triton-layer-norm.md.
+# Where our node of autograd is a Python one, the host is what takes the time up to so many elements, in a
+# model too, and torch's own functions record in C++. Measured: docs/kernels/triton-layer-norm.md.
 _FEW_RECORDED = 1 << 21
 _HAS_FUSED_RMS_NORM = hasattr(torch.ops.aten, "_fused_rms_norm_backward")
 
@@ -123,6 +123,13 @@ def norm(
             or (bias is not None and bias.requires_grad)
         )
         try:
+            if (
+                is_recorded
+                and _compiled.has_node
+                and _is_plain(x)
+                and _compiled.is_better(x, weight, bias, is_rms, True)
+            ):
+                return _compiled.record_norm(x, weight, bias, eps, is_rms)
             # What torch has as one kernel of its own, rounding as we do; it checks the shapes.
             if (
                 is_recorded

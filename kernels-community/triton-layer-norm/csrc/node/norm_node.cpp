@@ -1,0 +1,240 @@
+// The norms' node of autograd. torch's stable interface has no nodes, so this is compiled for each torch by itself.
+//
+// It implements the key Autograd of two ops that the main library declares, and nothing else. Without it Python
+// records the same calls, with the same gradients to the bit (_compiled.py).
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <c10/core/ScalarType.h>
+#include <c10/macros/Macros.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+#include <torch/library.h>
+
+// Named after the ops, so that two revisions of the kernel in one process share no type.
+namespace __attribute__((visibility("hidden"))) TORCH_EXTENSION_NAME {
+
+using at::Tensor;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+using Maybe = std::optional<Tensor>;
+using Pair = std::tuple<Tensor, Tensor>;
+using Gradients = std::tuple<Tensor, Maybe, Maybe>;  // of h, the weight and the bias
+
+using NormSchema = Tensor(const Tensor&, const Maybe&, const Maybe&, double, bool);
+using AddNormSchema =
+    Pair(const Tensor&, const Tensor&, const Maybe&, const Maybe&, double, bool, bool);
+using NormBackwardSchema = Gradients(
+    const Tensor&, const Maybe&, const Tensor&, const Maybe&, double, bool, bool, bool);
+
+std::string full_name(const std::string& name) {
+  return std::string(C10_STRINGIZE(TORCH_EXTENSION_NAME)) + "::" + name;
+}
+
+template <class Schema>
+c10::TypedOperatorHandle<Schema> find_op(const std::string& name) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  return dispatcher.findSchemaOrThrow(full_name(name).c_str(), "").typed<Schema>();
+}
+
+Maybe to_optional(const Tensor& tensor) { return tensor.defined() ? Maybe(tensor) : std::nullopt; }
+
+Tensor widen(const Tensor& x) { return x.to(c10::promoteTypes(x.scalar_type(), at::kFloat)); }
+
+Tensor sum_rows(const Tensor& x) { return x.unsqueeze(0).flatten(0, -2).sum(0); }
+
+// The backward in torch's own ops, so that it can be recorded in its turn; reference.py has the formulas.
+Gradients differentiate_in_steps(
+    const Tensor& h, const Maybe& weight, const Tensor& dy, const Maybe& dsum, double eps,
+    bool is_rms, bool wants_dweight, bool wants_dbias) {
+  Tensor centered = widen(h);
+  if (!is_rms) centered = centered - centered.mean(-1, true);
+  const Tensor scale = (centered.square().mean(-1, true) + eps).rsqrt();
+  const Tensor normal = centered * scale;
+  const Tensor wide_dy = widen(dy);
+  const Tensor g = weight ? wide_dy * widen(*weight) : wide_dy;
+  Tensor dh = g - normal * (g * normal).mean(-1, true);
+  if (!is_rms) dh = dh - g.mean(-1, true);
+  dh = dh * scale;
+  if (dsum) dh = dh + widen(*dsum);
+  return {
+      dh.to(h.scalar_type()), wants_dweight ? Maybe(sum_rows(wide_dy * normal)) : std::nullopt,
+      wants_dbias ? Maybe(sum_rows(wide_dy)) : std::nullopt};
+}
+
+// What a call keeps for its backward, beside tensors.
+struct Options {
+  double eps = 0;
+  bool is_rms = false;
+  bool adds = false;  // whether h is the sum of x and the residual, and a result
+};
+
+// A sum in float32 wants everything beside it in float32.
+Gradients differentiate_at_once(
+    const Tensor& h, const Maybe& weight, const Tensor& dy, const Maybe& dsum, double eps,
+    bool is_rms, bool wants_dweight, bool wants_dbias) {
+  static const auto op = find_op<NormBackwardSchema>("cuda_norm_backward");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto wide = h.scalar_type();
+  const bool widens = weight && wide == at::kFloat && weight->scalar_type() != wide;
+  return op.call(
+      h, widens ? Maybe(weight->to(wide)) : weight, dy.scalar_type() == wide ? dy : dy.to(wide),
+      dsum, eps, is_rms, wants_dweight, wants_dbias);
+}
+
+// The gradients of x, weight, bias and, if there is one, residual; the engine rounds them to the dtypes of these.
+variable_list differentiate(
+    const variable_list& dys, const Tensor& h, const Tensor& weight, const Options& options,
+    bool wants_dweight, bool wants_dbias) {
+  const Tensor& dy = dys[0];
+  const Tensor dsum = options.adds ? dys[1] : Tensor();
+  Gradients found(dsum, std::nullopt, std::nullopt);
+  if (dy.defined()) {
+    const auto way = c10::GradMode::is_enabled() ? &differentiate_in_steps : &differentiate_at_once;
+    found = way(
+        h, to_optional(weight), dy, to_optional(dsum), options.eps, options.is_rms, wants_dweight,
+        wants_dbias);
+  }
+  auto& [dh, dweight, dbias] = found;
+  variable_list gradients = {dh, dweight.value_or(Tensor()), dbias.value_or(Tensor())};
+  if (options.adds) gradients.push_back(dh);
+  return gradients;
+}
+
+// Saves h, that is x or its sum with the residual, which the backward normalises again.
+struct NormNode final : torch::autograd::Node {
+  enum Edge : size_t { kX, kWeight, kBias, kResidual };  // the order of its gradients
+
+  SavedVariable h;
+  SavedVariable weight;
+  Options options;
+
+  variable_list apply(variable_list&& dys) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return differentiate(
+        dys, h.unpack(getptr()), weight.unpack(), options, task_should_compute_output(kWeight),
+        task_should_compute_output(kBias));
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    h.reset_data();
+    weight.reset_data();
+  }
+
+  std::string name() const override { return options.adds ? "AddNormBackward" : "NormBackward"; }
+
+  // The rest is for a backward that is compiled: it looks at what a node keeps, and is given a function of that.
+  void compiled_args(torch::autograd::CompiledNodeArgs& args) const override {
+    args.collect(h, options.adds);
+    args.collect(weight, false);
+    args.collect(options.eps);
+    args.collect(options.is_rms);
+    args.collect(options.adds);
+  }
+
+  static variable_list apply_to_kept(
+      const variable_list& dys, const std::vector<at::IValue>& kept) {
+    const Options options = {kept[2].toDouble(), kept[3].toBool(), kept[4].toBool()};
+    return differentiate(
+        dys, kept[0].toTensor(), kept[1].toTensor(), options, kept[5].toBool(), kept[6].toBool());
+  }
+
+  variable_list apply_with_saved(
+      const variable_list& dys, torch::autograd::SwapSavedVariables& saved) override {
+    namespace compiled = torch::dynamo::autograd;
+    saved.before(h);
+    saved.before(weight);
+    std::vector<at::IValue> kept = {
+        h.unpack(getptr()), weight.unpack(), options.eps, options.is_rms, options.adds,
+        task_should_compute_output(kWeight), task_should_compute_output(kBias)};
+    std::vector<at::TypePtr> types;
+    for (const at::IValue& value : kept) {
+      types.push_back(value.isTensor() ? at::TensorType::get() : value.type());
+    }
+    const auto& compiler = compiled::getPyCompilerInterface();
+    const auto function = compiler->bind_function(
+        saved.get_py_compiler(), full_name(name()), &apply_to_kept, types,
+        /*is_custom_function=*/true, /*is_traceable=*/false);
+    const auto edges = compiled::get_input_metadata(next_edges());
+    variable_list gradients = compiler->call_function(
+        saved.get_py_compiler(), "apply_functional", function, dys, kept,
+        compiled::IValuePacker<std::decay_t<decltype(edges)>>::pack(edges));
+    saved.after(h);
+    saved.after(weight);
+    return gradients;
+  }
+};
+
+// What owns a node differs between releases of torch.
+template <class Node>
+auto make_node() {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Node>) {
+    return c10::make_intrusive<Node>();
+  } else {
+    return std::shared_ptr<Node>(new Node(), [](Node* node) { deleteNode(node); });
+  }
+}
+
+template <class... Tensors>
+auto make_node_for(const Options& options, const Tensors&... inputs) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !(torch::autograd::isFwGradDefined(inputs) || ...), "norm: it has no forward-mode derivative");
+  auto node = make_node<NormNode>();
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
+  node->options = options;
+  return node;
+}
+
+Tensor norm(
+    c10::DispatchKeySet keys, const Tensor& x, const Maybe& weight, const Maybe& bias, double eps,
+    bool is_rms) {
+  static const auto op = find_op<NormSchema>("cuda_recorded_norm");
+  const auto call = [&] {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    return op.redispatch(keys & c10::after_ADInplaceOrView_keyset, x, weight, bias, eps, is_rms);
+  };
+  if (!torch::autograd::compute_requires_grad(x, weight, bias)) return call();
+  const auto node = make_node_for({eps, is_rms, false}, x, weight, bias);
+  node->h = SavedVariable(x, false);
+  node->weight = SavedVariable(weight, false);
+  const Tensor y = call();
+  torch::autograd::set_history(y, node);
+  return y;
+}
+
+Pair add_norm(
+    c10::DispatchKeySet keys, const Tensor& x, const Tensor& residual, const Maybe& weight,
+    const Maybe& bias, double eps, bool is_rms, bool wide_sum) {
+  static const auto op = find_op<AddNormSchema>("cuda_recorded_add_norm");
+  const auto call = [&] {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    return op.redispatch(
+        keys & c10::after_ADInplaceOrView_keyset, x, residual, weight, bias, eps, is_rms, wide_sum);
+  };
+  if (!torch::autograd::compute_requires_grad(x, residual, weight, bias)) return call();
+  const auto node = make_node_for({eps, is_rms, true}, x, weight, bias, residual);
+  node->weight = SavedVariable(weight, false);
+  const Pair both = call();
+  const auto& [y, sum] = both;
+  torch::autograd::set_history(y, node);
+  torch::autograd::set_history(sum, node);
+  node->h = SavedVariable(sum, true);
+  return both;
+}
+
+TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, Autograd, ops) {
+  ops.impl("cuda_recorded_norm", &norm);
+  ops.impl("cuda_recorded_add_norm", &add_norm);
+}
+
+}  // namespace TORCH_EXTENSION_NAME

@@ -243,16 +243,22 @@ def read_listing(hub: DirectoryHub, repo: RepoId, commit: str) -> Listing:
     return parse_listing(data)
 
 
+def snapshot_path(hub: DirectoryHub, repo: RepoId, commit: str) -> Path:
+    """Return the folder of a commit's files; of a repository without versions, its own.
+
+    Raises:
+        FormatError: the commit is no commit id.
+    """
+    if COMMIT_ID.fullmatch(commit) is None:
+        raise FormatError(f"expected a commit of 40 hex digits, found {commit!r}")
+    folder = repository_path(hub, repo)
+    return folder / "snapshots" / commit if is_versioned(folder) else folder
+
+
 def file_path(hub: DirectoryHub, repo: RepoId, commit: str, path: str) -> Path:
     """Return the place of a file of a commit on disk (it may have been tampered with).
 
     Raises:
-        FormatError: the path would leave the snapshot.
+        FormatError: the commit is no commit id, or the path would leave its snapshot.
     """
-    relative = parse_safe_path(path)
-    if COMMIT_ID.fullmatch(commit) is None:
-        raise FormatError(f"expected a commit of 40 hex digits, found {commit!r}")
-    folder = repository_path(hub, repo)
-    if is_versioned(folder):
-        return folder / "snapshots" / commit / relative
-    return folder / relative
+    return snapshot_path(hub, repo, commit) / parse_safe_path(path)

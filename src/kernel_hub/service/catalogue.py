@@ -99,7 +99,7 @@ class Catalogue:
             EntryNotFoundError: the commit has no such file.
             DamagedFileError: the bytes are not those that were published.
         """
-        entry = get_file(snapshot, path)
+        entry = _get_file(snapshot, path)
         return entry, self.store.get_content(snapshot.repo, snapshot.commit, snapshot.stored[path])
 
     def commit_time(self, snapshot: Snapshot) -> datetime:
@@ -145,12 +145,7 @@ class Catalogue:
         return make_snapshot(repo, commit, self.store.read_listing(repo, commit))
 
 
-def get_file(snapshot: Snapshot, path: str) -> TreeFile:
-    """Return a file's entry in git's form.
-
-    Raises:
-        EntryNotFoundError: the commit has no such file.
-    """
+def _get_file(snapshot: Snapshot, path: str) -> TreeFile:
     entry = snapshot.entries.get(path)
     if not isinstance(entry, TreeFile):
         raise EntryNotFoundError(snapshot.repo, snapshot.commit, path)

@@ -97,7 +97,7 @@ class DirectoryStore:
 
     def commit_time(self, repo: RepoId, commit: str) -> datetime:
         """Return when the commit was published here: its folder's time of writing."""
-        place = self._snapshot_place(repo, commit)
+        place = directory.snapshot_path(self._hub, repo, commit)
         try:
             return datetime.fromtimestamp(place.stat().st_mtime, UTC)
         except MISSING as err:
@@ -108,7 +108,8 @@ class DirectoryStore:
         place = directory.file_path(self._hub, repo, commit, file.path)
         try:
             place = place.resolve(strict=True)
-            fault = self._find_fault(self._snapshot_place(repo, commit), place, file)
+            snapshot = directory.snapshot_path(self._hub, repo, commit)
+            fault = self._find_fault(snapshot, place, file)
         except (OSError, IntegrityError) as err:
             fault = str(err)
         if fault is not None:
@@ -138,6 +139,3 @@ class DirectoryStore:
             if len(self._receipts) > RECEIPTS_KEPT:
                 self._receipts.popitem(last=False)
         return None
-
-    def _snapshot_place(self, repo: RepoId, commit: str) -> Path:
-        return directory.file_path(self._hub, repo, commit, "README.md").parent

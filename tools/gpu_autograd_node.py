@@ -1,110 +1,55 @@
-"""Time RMSNorm recorded by a node of autograd in C++ beside a node in Python and torch's own.
+"""Time recorded norms: by the node of autograd in C++, by the Function in Python, and by torch's own op.
 
     LOCAL_KERNELS=kernels-community/triton-layer-norm=FOLDER python tools/gpu_autograd_node.py [ROWS ...]
+                  [--hidden N ...] [--dtype NAME] [--model] [--seconds S]
 
-It needs a GPU and a C++ compiler: torch's stable ABI has no nodes, so the one in C++ is compiled for the torch
-that is there. What came of it: docs/kernels/triton-layer-norm.md, docs/decisions/0064.
+It needs a GPU, and a variant with a library for the torch that is there. A loop waits for the host or the device,
+whichever is slower; the device alone is what a captured graph takes. What came of it: docs/kernels/triton-layer-norm.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-HIDDEN = 4096
 EPS = 1e-5
-ROWS = (64, 256, 1024, 2048, 4096)
-NODE = r"""
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/extension.h>
-
-using at::Tensor;
-using Maybe = std::optional<Tensor>;
-
-template <class Signature>
-auto find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
-struct Norm : torch::autograd::Function<Norm> {
-  static Tensor forward(
-      torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight, double eps) {
-    static const auto op =
-        find<Tensor(const Tensor&, const Maybe&, const Maybe&, double, bool)>("THE_OP");
-    context->save_for_backward({x, weight});
-    context->saved_data["eps"] = eps;
-    at::AutoDispatchBelowADInplaceOrView guard;
-    return op.call(x, weight, std::nullopt, eps, true);
-  }
-
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context, torch::autograd::variable_list dy) {
-    static const auto op = find<std::tuple<Tensor, Maybe, Maybe>(
-        const Tensor&, const Maybe&, const Tensor&, const Maybe&, double, bool, bool, bool)>(
-        "THE_OP_backward");
-    const auto saved = context->get_saved_variables();
-    const double eps = context->saved_data["eps"].toDouble();
-    at::AutoDispatchBelowADInplaceOrView guard;
-    auto [dx, dweight, dbias] = op.call(
-        saved[0], saved[1], dy[0], std::nullopt, eps, true, context->needs_input_grad(1), false);
-    return {dx, dweight.value_or(Tensor()), Tensor()};
-  }
-};
-
-Tensor norm(const Tensor& x, const Tensor& weight, double eps) { return Norm::apply(x, weight, eps); }
-"""
-Norm = Callable[..., object]
+ROWS = (1, 16, 64, 256, 512, 1024, 2048, 4096)
+OPS = ("rms_norm", "layer_norm")
+Call = Callable[[], object]
 
 
-def compile_node(op: str) -> Norm:
-    from torch.utils.cpp_extension import load_inline
-
-    built = load_inline(
-        "node", NODE.replace("THE_OP", op), functions=["norm"], extra_cflags=["-O2"]
-    )
-    return built.norm  # type: ignore[no-any-return]
-
-
-def find_ways(weight) -> dict[str, Norm]:
-    """Every way to record the norm of x, by the compiled kernels and by torch's own."""
+def find_ways(op: str, weight, bias) -> dict[str, Callable[..., object]]:
+    """Return every way to record the norm of x."""
     import torch.nn.functional as F
 
     from kernels import get_kernel
 
     kernel = get_kernel("kernels-community/triton-layer-norm")
-    compiled, ops = (sys.modules[f"{kernel.__name__}.{name}"] for name in ("_compiled", "_ops"))
-    node = compile_node(ops.add_op_namespace_prefix("cuda_norm"))
+    compiled = sys.modules[f"{kernel.__name__}._compiled"]
+    if not compiled.has_node:
+        sys.exit("the variant has no library for the torch that is here")
+    function, is_rms = getattr(kernel, f"{op}_fn"), op == "rms_norm"
+    of_torch = getattr(F, op)
+    rest = (weight,) if is_rms else (weight, bias)
     return {
-        "torch": lambda x: F.rms_norm(x, (HIDDEN,), weight, EPS),
-        "ours, by size": lambda x: kernel.rms_norm_fn(x, weight, eps=EPS),
-        "ours, a node in Python": lambda x: compiled.record_norm(x, weight, None, EPS, True),
-        "ours, a node in C++": lambda x: node(x, weight, EPS),
+        "torch": lambda x: of_torch(x, x.shape[-1:], *rest, eps=EPS),
+        "ours": lambda x: function(x, *rest, eps=EPS),
+        "node": lambda x: compiled.record_norm(x, weight, bias, EPS, is_rms),
+        "Python": lambda x: compiled.in_python[0](x, weight, bias, EPS, is_rms),
     }
 
 
-def make_models(ways: dict[str, Norm]) -> dict[str, Norm]:
-    """Return the tutorial's model, 4096-4096-10, around each norm."""
-    from torch import nn
-
-    first, last = (nn.Linear(HIDDEN, out).cuda().half() for out in (HIDDEN, 10))
-    activation = nn.GELU()
-    return {
-        name: lambda x, norm=norm: last(activation(norm(first(x)))) for name, norm in ways.items()
-    }
-
-
-def time_loops(calls: dict[str, Callable[[], object]], count: int, rounds: int = 15) -> None:
-    """Print the median time of a call in a loop, and torch's over it, of rounds in which all take turns."""
-    import random
-    import statistics
-
+def time_loops(calls: dict[str, Call], rounds: int = 9) -> dict[str, float]:
+    """Return the median µs of a call in a loop, of rounds in which all take turns."""
     import torch
 
-    def loop(call: Callable[[], object]) -> float:
+    def loop(call: Call, count: int) -> float:
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(count):
@@ -112,64 +57,109 @@ def time_loops(calls: dict[str, Callable[[], object]], count: int, rounds: int =
         torch.cuda.synchronize()
         return (time.perf_counter() - begin) / count * 1e6
 
+    counts = {name: max(20, int(6000 / loop(call, 10))) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        loop(call)
     for _ in range(rounds):
         for name in random.sample(list(calls), len(calls)):
-            times[name].append(loop(calls[name]))
-    for name, found in times.items():
-        ratios = [own / each for own, each in zip(times["torch"], found, strict=True)]
-        print(
-            f"  {name:24} {statistics.median(found):7.1f} us  {statistics.median(ratios):.3f}",
-            flush=True,
-        )
+            times[name].append(loop(calls[name], counts[name]))
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
-def check(ways: dict[str, Norm], x, weight, dy) -> None:
-    """Refuse to time a node that does not give the very gradients of the one in Python."""
+def time_on_device(calls: dict[str, Call], rounds: int = 9, count: int = 20) -> dict[str, float]:
+    """Return the median µs of a call in a captured graph of many, warm."""
     import torch
 
-    found, expected = (
-        torch.autograd.grad(ways[f"ours, a node in {language}"](x), (x, weight), dy)
-        for language in ("C++", "Python")
+    graphs = {}
+    for name, call in calls.items():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        graphs[name] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[name]):
+            for _ in range(count):
+                call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for _ in range(rounds):
+        for name in random.sample(list(calls), len(calls)):
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            end.synchronize()
+            times[name].append(begin.elapsed_time(end) * 1e3 / count)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def find_calls(op: str, rows: int, hidden: int, dtype) -> Iterator[tuple[str, dict[str, Call]]]:
+    import torch
+
+    def draw(*shape: int):
+        return torch.randn(shape, device="cuda").to(dtype).requires_grad_()
+
+    x, weight, bias = draw(rows, hidden), draw(hidden), draw(hidden)
+    bias = None if op == "rms_norm" else bias
+    leaves = [t for t in (x, weight, bias) if t is not None]
+    dy = torch.randn_like(x)
+    ways = find_ways(op, weight, bias)
+    grad = torch.autograd.grad
+    yield "forward", {name: lambda f=f: f(x) for name, f in ways.items()}
+    yield "training", {name: lambda f=f: grad(f(x), leaves, dy) for name, f in ways.items()}
+
+
+def find_models(op: str, rows: int, hidden: int, dtype) -> Iterator[tuple[str, dict[str, Call]]]:
+    """Yield the tutorial's model around each norm, and its training."""
+    import torch
+    from torch import nn
+
+    first, last = (nn.Linear(hidden, out).cuda().to(dtype) for out in (hidden, 10))
+    weight, bias = (torch.randn(hidden, device="cuda").to(dtype).requires_grad_() for _ in range(2))
+    ways = find_ways(op, weight, None if op == "rms_norm" else bias)
+    x, activation = torch.randn(rows, hidden, device="cuda").to(dtype), nn.GELU()
+    models = {name: lambda f=f: last(activation(f(first(x)))) for name, f in ways.items()}
+    leaves = [weight, *first.parameters(), *last.parameters()]
+    yield "model", models
+    yield (
+        "its training",
+        {name: lambda m=m: torch.autograd.grad(m().sum(), leaves) for name, m in models.items()},
     )
-    if not all(map(torch.equal, found, expected)):
-        sys.exit("the node in C++ gives other gradients than the one in Python")
 
 
-def measure(rows: int, ways: dict[str, Norm], models: dict[str, Norm], weight) -> None:
+def measure(options: argparse.Namespace) -> None:
     import torch
 
-    plain = torch.randn(rows, HIDDEN, device="cuda", dtype=torch.float16)
-    x, dy = plain.clone().requires_grad_(), torch.randn_like(plain)
-    check(ways, x, weight, dy)
-
-    def bind(call: Norm, to) -> Callable[[], object]:
-        return lambda: call(to)
-
-    def train(norm: Norm) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(norm(x), (x, weight), dy)
-
-    print(f"{rows} x {HIDDEN}: forward, recorded")
-    time_loops({name: bind(norm, x) for name, norm in ways.items()}, 300)
-    print(f"{rows} x {HIDDEN}: with its backward")
-    time_loops({name: train(norm) for name, norm in ways.items()}, 150)
-    print(f"{rows} x {HIDDEN}: the model")
-    time_loops({name: bind(call, plain) for name, call in models.items()}, 100)
+    torch.manual_seed(0)
+    begin = time.perf_counter()
+    find = find_models if options.model else find_calls
+    columns = ("loop: torch", "ours", "node", "Python", "device: torch", "node")
+    print(
+        f"{'':40}" + "".join(f"{name:>15}" for name in columns), "(others: torch's time / theirs)"
+    )
+    for op in OPS:
+        for hidden in options.hidden:
+            for rows in options.rows:
+                for what, calls in find(op, rows, hidden, getattr(torch, options.dtype)):
+                    if time.perf_counter() - begin > options.seconds:
+                        return
+                    loop = time_loops(calls)
+                    device = time_on_device({name: calls[name] for name in ("torch", "node")})
+                    cells = [f"{loop['torch']:.1f}"]
+                    cells += [f"{loop['torch'] / loop[n]:.3f}" for n in ("ours", "node", "Python")]
+                    cells += [f"{device['torch']:.2f}", f"{device['torch'] / device['node']:.3f}"]
+                    line = "".join(f"{cell:>15}" for cell in cells)
+                    print(f"{op:10} {rows:6} x {hidden:<6} {what:13}{line}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", type=int, default=ROWS, metavar="ROWS")
-    counts = parser.parse_args().rows
-    import torch
-
-    weight = torch.randn(HIDDEN, device="cuda", dtype=torch.float16, requires_grad=True)
-    ways = find_ways(weight)
-    models = make_models(ways)
-    for rows in counts:
-        measure(rows, ways, models, weight)
+    parser.add_argument("--hidden", nargs="*", type=int, default=[4096], metavar="N")
+    parser.add_argument("--dtype", default="float16", metavar="NAME")
+    parser.add_argument("--model", action="store_true", help="in the tutorial's model")
+    parser.add_argument("--seconds", type=float, default=300, metavar="S", help="at most")
+    measure(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
+from lacking import require_commands
 
 LOAD = "import kernels; print(kernels.get_kernel('acme/toy').VALUE)"
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
@@ -31,8 +31,7 @@ def hand_over(host):
             else:
                 path.chmod(path.stat().st_mode & 0o555)
         if os.geteuid() == 0:
-            if shutil.which("setpriv") is None and not os.environ.get("CI"):
-                pytest.skip("setpriv is not installed")
+            require_commands("setpriv")
             host.wrapper = NO_MORE_THAN_OTHERS
 
     yield change

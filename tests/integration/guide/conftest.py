@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lacking import require_commands
 
 ROOT = Path(__file__).parents[3]
 KERNELS = ("activation", "gemm", "img2gray", "triton-layer-norm")
@@ -79,8 +80,7 @@ def reader(tmp_path: Path) -> Reader:
 
 @pytest.fixture(scope="session")
 def compiler() -> None:
-    if shutil.which("g++") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("g++ is not installed")
+    require_commands("g++")
 
 
 @pytest.fixture(scope="session")

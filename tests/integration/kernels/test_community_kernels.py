@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from lacking import require_commands
 
 COMMUNITY = Path(__file__).parents[3] / "kernels-community"
 KERNELS = ["activation", "gemm", "img2gray"]
@@ -27,14 +28,9 @@ def run(*command: object, **environment: str) -> None:
     assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
 
 
-def require(tool: str) -> None:
-    if shutil.which(tool) is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"not installed: {tool}")
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_builds_and_passes_its_own_tests(name: str, tmp_path: Path) -> None:
-    require("g++")
+    require_commands("g++")
     project = tmp_path / name
     shutil.copytree(COMMUNITY / name, project, ignore=shutil.ignore_patterns("build"))
     run(BUILDER, "build", project, "--backend", "cpu")
@@ -53,7 +49,7 @@ def test_a_unit_for_newer_processors_shares_no_function_with_the_others(
     source: Path, tmp_path: Path
 ) -> None:
     """The linker keeps one copy of a weak symbol, and might keep the one with AVX-512 in it."""
-    require("g++")
+    require_commands("g++")
     unit = tmp_path / "unit.o"
     run("g++", "-std=c++20", "-O2", "-fPIC", "-c", source, "-o", unit)
     with unit.open("rb") as file:

@@ -6,12 +6,11 @@ Budget: 60 s.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from lacking import require_commands
 from listings import get_listing
 
 
@@ -20,8 +19,7 @@ def listing() -> list[str]:
 
 
 def test_from_an_empty_folder_to_a_kernel_that_is_loaded(tmp_path):
-    if shutil.which("g++") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs g++")
+    require_commands("g++")
     install, *lines = listing()
     assert install.startswith("pip install torch==")
     # CUDA's compiler would be fetched; the groups of CUDA builds do that.

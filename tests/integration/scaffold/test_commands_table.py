@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lacking import require_commands
 
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "commands.md"
 ROWS = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
@@ -22,8 +22,7 @@ PROGRAMS = {"kernel-builder": "main", "build2cmake": "build2cmake"}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("g++") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("g++ is not installed")
+    require_commands("g++")
     return tmp_path_factory.mktemp("home")
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lacking import require_commands
 
 BUILDER = "from kernel_builder.cli import main; main()"
 LOADER = "from kernels.cli import main; main()"
@@ -24,8 +25,7 @@ print(kernel.add_one(torch.arange(3.0)).tolist(), kernel.__file__)
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which ``fresh`` was made and built."""
-    if shutil.which("g++") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("g++ is not installed")
+    require_commands("g++")
     home = tmp_path_factory.mktemp("home")
     made = run(home, BUILDER, "init", "--name", "me/fresh", "--backends", "cpu", "cuda")
     assert (home / "fresh/build.toml").is_file(), made.stderr

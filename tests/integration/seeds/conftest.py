@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from lacking import require_commands
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -22,8 +23,7 @@ OWN = ("KERNELS_", "LOCAL_KERNELS", "HF_", "DISABLE_KERNEL_MAPPING", "KERNEL_")
 @pytest.fixture(scope="session")
 def run() -> Callable[..., str]:
     """Run a command, ``run(*words, cwd=, code=0, more={})``; returns its output, errors last."""
-    if shutil.which("g++") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("g++ is not installed")
+    require_commands("g++")
 
     def run(*words: object, cwd: Path, code: int = 0, more: Mapping[str, str] | None = None) -> str:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(OWN)}

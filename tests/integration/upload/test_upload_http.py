@@ -13,6 +13,7 @@ import sys
 import time
 
 import pytest
+from lacking import give_up
 
 BIG = 12 * 2**20
 
@@ -67,9 +68,7 @@ def test_the_loaders_command_publishes_by_the_builder(command, environ, writable
     words = ["upload", kernel.place, "--repo_id", "acme/other", "--tag", "v1.0.0"]
     done = command("kernels.cli", *words, **environ)
     if "the builder publishes kernels" in done.stderr.lower():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(
-            "the checkout's metadata is old: make setup"
-        )
+        give_up("the checkout's metadata is old: make setup")
     assert done.returncode == 0, done.stderr
     assert "published acme/other v1 at" in done.stdout
     assert command("kernels.cli", "upload", "--help").returncode == 0

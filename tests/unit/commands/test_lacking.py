@@ -11,9 +11,9 @@ from lacking import give_up, require_commands
 )
 def test_what_is_lacking_fails_in_ci_and_skips_elsewhere(monkeypatch, ci, outcome):
     monkeypatch.setenv("CI", ci)
-    with pytest.raises(outcome, match="^no network$"):
+    with pytest.raises(outcome, match=r"^no network$"):
         give_up(OSError("no network"))
-    with pytest.raises(outcome, match="^not installed: no-such-command, nor-this$"):
+    with pytest.raises(outcome, match=r"^not installed: no-such-command, nor-this$"):
         require_commands("sh", "no-such-command", "nor-this")
 
 

@@ -6,7 +6,8 @@
     ├── SettingsError       (ValueError)       exit code 2: an environment variable cannot be read
     ├── RepoNotFoundError   (LookupError)      no hub has the repository      .repo_id .hubs
     ├── RevisionNotFoundError (LookupError, ValueError)                       .repo_id .revision
-    │   └── VersionNotFoundError               no branch vN                   .versions
+    │   ├── VersionNotFoundError               no branch vN                   .versions
+    │   └── EntryNotFoundError                 the commit has no such file or folder
     ├── RedirectError       (LookupError, ValueError) moved in a circle, or to nowhere .repo_id
     ├── NotLockedError      (LookupError, ValueError) no lock, or it lacks the kernel .repo_id
     ├── ForbiddenError      (FileNotFoundError) KERNELS_LOAD=never            .repo_id
@@ -108,6 +109,10 @@ class VersionNotFoundError(RevisionNotFoundError):
         self.versions = tuple(versions)
         asked = f"v{version}" if isinstance(version, int) else version or "the default"
         super().__init__(repo_id, asked, message)
+
+
+class EntryNotFoundError(RevisionNotFoundError):
+    """A hub has the commit, and no such file or folder in it."""
 
 
 class RedirectError(KernelError, LookupError, ValueError):

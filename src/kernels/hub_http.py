@@ -31,10 +31,10 @@ from kernel_spec.wire import (
     parse_refs,
     parse_tree,
 )
-from kernels.errors import HubUnreachableError, RevisionNotFoundError
+from kernels.errors import EntryNotFoundError, HubUnreachableError, RevisionNotFoundError
 from kernels.http_session import PACKED, Session, ask, errors_of, open_session
 from kernels.hub import Origin
-from kernels.hub_refusal import EntryNotFoundError, next_pause, refused, too_slow, unreachable
+from kernels.hub_refusal import next_pause, refused, too_slow, unreachable
 from kernels.hub_token import read_token
 from kernels.waiting import TooSlowError, Wait
 

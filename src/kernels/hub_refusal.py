@@ -9,6 +9,7 @@ from typing import Any
 
 from kernel_spec.names import RepoId
 from kernels.errors import (
+    EntryNotFoundError,
     HubAccessError,
     HubUnreachableError,
     RepoNotFoundError,
@@ -19,14 +20,10 @@ from kernels.errors import (
 LONGEST_PAUSE = 10.0
 
 
-class EntryNotFoundError(RevisionNotFoundError):
-    """The commit is there, the path in it is not; or an owner is not an organization."""
-
-
 def refused(
     hub: str, response: Any, repo: RepoId | None, revision: str
 ) -> HubUnreachableError | HubAccessError | RepoNotFoundError | RevisionNotFoundError:
-    """Return what an answer with another status than 200 means.
+    """Return what an answer with another status than 200 means; an owner that is none counts as an entry.
 
     Args:
         hub: the URL of the hub.

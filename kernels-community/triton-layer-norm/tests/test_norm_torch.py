@@ -96,6 +96,23 @@ def test_transforms_of_functions(norms: ModuleType, device: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("adds", [False, True], ids=["", "residual"])
+def test_forward_mode(norms: ModuleType, device: str, adds: bool) -> None:
+    from torch.autograd import forward_ad
+
+    x, tangent, residual = (torch.randn(4, 16, device=device) for _ in range(3))
+    weight = torch.randn(16, device=device)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, tangent)
+        found = forward_ad.unpack_dual(
+            norms.rms_norm_fn(dual, weight, None, residual if adds else None, eps=EPS)
+        )
+        h = dual + residual if adds else dual
+        expected = forward_ad.unpack_dual(F.rms_norm(h, (16,), weight, EPS))
+    torch.testing.assert_close(found.primal, expected.primal)
+    torch.testing.assert_close(found.tangent, expected.tangent, rtol=1e-4, atol=1e-5)
+
+
 def test_fake_tensors(norms: ModuleType, device: str) -> None:
     with torch._subclasses.FakeTensorMode():
         x = torch.empty(3, 8, device=device, dtype=torch.float16)

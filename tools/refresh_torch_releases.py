@@ -202,37 +202,43 @@ def join(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def format_release(release: str, machine: str) -> str:
-    """Write the table of one release."""
-    with tempfile.TemporaryDirectory() as temporary:
-        scratch = Path(temporary)
-        wheel = Wheel(download(release, machine, scratch / "wheel"))
-        begin, end, headers = find_headers(wheel)
-        info = wheel.archive.getinfo("torch/version.py")
-        version = find_piece(wheel, wheel.find(info), 0, wheel.archive.read(info))
-        described = {name: describe_library(wheel, name, scratch) for name in LIBRARIES}
-        names = set[str]().union(*(each for _, each in described.values()))
-        exports = "".join(f"{name}\n" for name in sorted(names)).encode()
-        tables = [piece for pieces, _ in described.values() for piece in pieces.values()]
-        spans = join([(begin, end), *(measure(wheel, piece) for piece in (version, *tables))])
-        with wheel.place.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        lines = ["", "[[release]]", f'version = "{release}"', f'machine = "{machine}"']
-        lines += [f'file = "{wheel.place.name}"', f'wheel = "{sha256}"']
-        lines += [f'exports = "{hashlib.sha256(exports).hexdigest()}"']
-        lines += [f"version-file = {write(version)}", "spans = ["]
-        for first, last in spans:
-            digest = hashlib.sha256(wheel.read(first, last)).hexdigest()
-            lines.append(f'  {{ offset = {first}, length = {last - first}, sha256 = "{digest}" }},')
-        lines += ["]", f'headers = {{ bytes = [{begin}, {end}], sha256 = "{headers}" }}']
-        lines += ["", "[release.libraries]"]
-        for name, (pieces, _) in described.items():
-            words = ", ".join(f"{key} = {write(piece)}" for key, piece in pieces.items())
-            lines.append(f'"{name}" = {{ {words} }}')
-        text = "\n".join([*lines, ""])
-        (row,) = tomllib.loads(text)["release"]
-        parts = [Part(first, wheel.read(first, last)) for first, last in spans]
-        assert list_exports(parse_release(row), parts) == exports, f"torch {release}: its exports"
+def describe(place: Path, release: str, machine: str, scratch: Path) -> str:
+    """Write the table of one release.
+
+    Args:
+        place: its wheel.
+        release: its version, without a local part.
+        machine: the processor that it is for.
+        scratch: a directory for its libraries, one after the other.
+    """
+    wheel = Wheel(place)
+    begin, end, headers = find_headers(wheel)
+    info = wheel.archive.getinfo("torch/version.py")
+    version = find_piece(wheel, wheel.find(info), 0, wheel.archive.read(info))
+    libraries = {name: describe_library(wheel, name, scratch) for name in LIBRARIES}
+    tables = [piece for pieces, _ in libraries.values() for piece in pieces.values()]
+    spans = join([(begin, end), *(measure(wheel, piece) for piece in (version, *tables))])
+    names = set[str]().union(*(each for _, each in libraries.values()))
+    exports = "".join(f"{name}\n" for name in sorted(names)).encode()
+    with place.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    lines = ["", "[[release]]", f'version = "{release}"', f'machine = "{machine}"']
+    lines += [f'file = "{place.name}"', f'wheel = "{sha256}"']
+    lines += [f'exports = "{hashlib.sha256(exports).hexdigest()}"']
+    lines += [f"version-file = {write(version)}", "spans = ["]
+    for first, last in spans:
+        digest = hashlib.sha256(wheel.read(first, last)).hexdigest()
+        words = f'offset = {first}, length = {last - first}, sha256 = "{digest}"'
+        lines.append(f"  {{ {words} }},")
+    lines += ["]", f'headers = {{ bytes = [{begin}, {end}], sha256 = "{headers}" }}']
+    lines += ["", "[release.libraries]"]
+    for name, (pieces, _) in libraries.items():
+        words = ", ".join(f"{key} = {write(piece)}" for key, piece in pieces.items())
+        lines.append(f'"{name}" = {{ {words} }}')
+    text = "\n".join([*lines, ""])
+    (row,) = tomllib.loads(text)["release"]
+    parts = [Part(first, wheel.read(first, last)) for first, last in spans]
+    assert list_exports(parse_release(row), parts) == exports, f"torch {release}: its exports"
     return text
 
 
@@ -243,7 +249,10 @@ def main(releases: list[str]) -> None:
     text = HEAD
     for release in releases:
         for machine in MACHINES:
-            text += format_release(release, machine)
+            with tempfile.TemporaryDirectory() as temporary:
+                scratch = Path(temporary)
+                wheel = download(release, machine, scratch / "wheel")
+                text += describe(wheel, release, machine, scratch)
     TARGET.write_text(text)
 
 

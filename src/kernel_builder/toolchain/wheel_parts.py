@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 from urllib.request import (
     HTTPSHandler,
@@ -31,9 +30,8 @@ _SECONDS = 60
 _TRIES = 3
 _CHUNK = 1 << 18
 _PARTIAL = 206
-# What pip says with -vv of a wheel that it could take, and what it says once it takes one.
+# What pip says with -vv of a wheel that it could take.
 _FOUND = re.compile(r"\s*Found link (\S+?)[,\s]")
-_CHOSEN = (["Downloading"], ["Using"], ["Processing"], ["Saved"])
 _CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
@@ -108,69 +106,83 @@ def fetch_spans(
         ToolchainUnavailableError: pip does not find it, or it is not the wheel that is pinned.
     """
     try:
-        url = _find_url(wheel, scratch, variables)
-        if urlsplit(url).scheme == "file":
-            return _read_file(wheel, Path(unquote(urlsplit(url).path)))
-        if "@" in urlsplit(url).netloc:
+        url = urlsplit(_find_url(wheel, scratch, variables, on_fetch))
+        if url.scheme == "file":
+            return _read_file(wheel, Path(unquote(url.path)))
+        if "@" in url.netloc:
             raise _NoRangesError("its package index wants a login")
-        return _read_ranges(wheel, url, _open(variables), on_fetch)
+        return _read_ranges(wheel, url.geturl(), _open(variables), on_fetch)
     except _NoRangesError as err:
         if on_fetch is not None:
             on_fetch(f"{wheel} is fetched whole: {err}", 0, 0)
         return _read_file(wheel, _download(wheel, scratch, variables, on_fetch))
 
 
-def _find_url(wheel: WheelSpans, scratch: Path, variables: Mapping[str, str]) -> str:
-    """Ask pip where the wheel lies, in whatever index it is set up for; pip fetches no wheel for that.
+def _find_url(
+    wheel: WheelSpans, scratch: Path, variables: Mapping[str, str], on_fetch: OnFetch | None
+) -> str:
+    """Ask pip where the wheel lies, in whatever index it is set up for.
+
+    pip lists the wheels that it could take before it takes one, and is ended there. Should a pip
+    not list them, it goes on and downloads the wheel.
 
     Raises:
-        _NoRangesError: pip names no place of it.
-        ToolchainUnavailableError: pip finds no wheel of that version.
+        ToolchainUnavailableError: pip finds no such wheel.
     """
 
     def see(line: str) -> None:
-        # pip lists every wheel that it could take, and chooses afterwards.
         match = _FOUND.match(line)
-        if match is not None and unquote(urlsplit(match[1]).path).endswith(f"/{wheel.file}"):
-            raise _FoundUrl(match[1])
-        if line.split()[:1] in _CHOSEN:
-            raise _NoRangesError("pip does not say where it lies")
+        if match is None:
+            return
+        url = urlsplit(match[1])
+        other = url.fragment.startswith("sha256=") and url.fragment != f"sha256={wheel.sha256}"
+        if unquote(url.path).endswith(f"/{wheel.file}") and not other:
+            raise _FoundUrl(url._replace(fragment="").geturl())
 
-    command = [*_pip("download", wheel), "-vv", "--dest", str(scratch / "none")]
     try:
-        run(
-            # With ===, no wheel of a local version (2.13.0+cpu) is taken for it.
-            [*command, f"{wheel.name}==={wheel.version}"],
-            variables=_in_scratch(scratch, variables),
-            timeout=_PIP_SECONDS,
-            on_line=see,
-        )
+        return _download(wheel, scratch, variables, on_fetch, see=see).as_uri()
     except _FoundUrl as found:
         return found.url
-    except CommandError as err:
-        _refuse(wheel, err)
-    raise _NoRangesError("pip does not say where it lies")
 
 
-def _in_scratch(scratch: Path, variables: Mapping[str, str]) -> dict[str, str]:
-    temporary = scratch / "tmp"
+def _download(
+    wheel: WheelSpans,
+    scratch: Path,
+    variables: Mapping[str, str],
+    on_fetch: OnFetch | None,
+    see: Callable[[str], None] | None = None,
+) -> Path:
+    """Download the whole wheel with pip, which sends what it says to ``see``."""
+    listed, whole, temporary = (scratch / name for name in ("requirements.txt", "wheel", "tmp"))
+    # With ===, no wheel of a local version (2.13.0+cpu) is taken for it.
+    listed.write_text(f"{wheel.name}==={wheel.version} --hash=sha256:{wheel.sha256}\n")
     temporary.mkdir(exist_ok=True)
-    return {**variables, "TMPDIR": str(temporary)}
-
-
-def _pip(verb: str, wheel: WheelSpans) -> list[str]:
     python, abi, platform = wheel.file.removesuffix(".whl").split("-")[-3:]
-    command = [sys.executable, "-m", "pip", verb, "--disable-pip-version-check", "--no-input"]
-    command += ["--progress-bar", "off", "--no-deps", "--only-binary=:all:"]
-    command += ["--python-version", python[2:], "--implementation", python[:2]]
-    return [*command, "--abi", abi, "--platform", platform]
+    command = [sys.executable, "-m", "pip", "download", "-vv", "--disable-pip-version-check"]
+    command += ["--no-input", "--progress-bar", "off", "--no-deps", "--only-binary=:all:"]
+    command += ["--python-version", python[2:], "--implementation", python[:2], "--abi", abi]
+    command += ["--platform", platform, "--require-hashes", "--dest", str(whole), "-r", str(listed)]
+    with watch_pip(temporary, on_fetch) as read_line:
 
+        def hear(line: str) -> None:
+            for each in (see, read_line):
+                if each is not None:
+                    each(line)
 
-def _refuse(wheel: WheelSpans, err: CommandError) -> NoReturn:
-    raise ToolchainUnavailableError(
-        f"{wheel} cannot be fetched with pip ({explain_pip(err)}); let pip reach a package index "
-        "(PIP_INDEX_URL, PIP_FIND_LINKS), or build once where it can"
-    ) from err
+        try:
+            run(
+                command,
+                variables={**variables, "TMPDIR": str(temporary), "PIP_QUIET": "0"},
+                timeout=_PIP_SECONDS,
+                on_line=hear,
+            )
+        except CommandError as err:
+            raise ToolchainUnavailableError(
+                f"{wheel} cannot be fetched with pip ({explain_pip(err)}); let pip reach a package "
+                "index (PIP_INDEX_URL, PIP_FIND_LINKS), or build once where it can"
+            ) from err
+    (place,) = whole.glob("*.whl")
+    return place
 
 
 def _open(variables: Mapping[str, str]) -> OpenerDirector:
@@ -255,20 +267,3 @@ def _check(wheel: WheelSpans, span: Span, data: bytes, origin: str) -> Part:
             "way, such as a proxy or a mirror"
         )
     return Part(span.offset, data)
-
-
-def _download(
-    wheel: WheelSpans, scratch: Path, variables: Mapping[str, str], on_fetch: OnFetch | None
-) -> Path:
-    listed = scratch / "requirements.txt"
-    listed.write_text(f"{wheel.name}==={wheel.version} --hash=sha256:{wheel.sha256}\n")
-    whole, inside = scratch / "wheel", _in_scratch(scratch, variables)
-    command = _pip("download", wheel)
-    command += ["--require-hashes", "--dest", str(whole), "-r", str(listed)]
-    try:
-        with watch_pip(Path(inside["TMPDIR"]), on_fetch) as read_line:
-            run(command, variables=inside, timeout=_PIP_SECONDS, on_line=read_line)
-    except CommandError as err:
-        _refuse(wheel, err)
-    (place,) = whole.glob("*.whl")
-    return place

@@ -144,5 +144,7 @@ def _install(
 
 def explain_pip(err: CommandError) -> str:
     """Return why pip failed, in its own words: the last error that it wrote, else its last line."""
-    said = [line for line in err.finished.output.splitlines() if "ERROR" in line.upper()]
+    lines = err.finished.output.splitlines()
+    said = [line for line in lines if line.lstrip().startswith("ERROR")]
+    said = said or [line for line in lines if "ERROR" in line.upper()]
     return said[-1].strip() if said else str(err).splitlines()[-1]

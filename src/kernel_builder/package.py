@@ -70,7 +70,7 @@ def add_op_namespace_prefix(op_name: str) -> str:
 
 _IMPORTS_PER_TORCH = """import ctypes
 import re
-from functools import cache
+import threading
 from pathlib import Path
 
 import torch
@@ -78,24 +78,34 @@ import torch
 
 _LOAD_PER_TORCH = r'''
 
-@cache
 def load_per_torch() -> bool:
     """Load the library of this kernel for the very torch that runs; say whether it is here.
 
     There is one for each release of torch that the kernel was built for; without it, all works and
     something of it works otherwise.
     """
-    release = re.match(r"(\d+)\.(\d+)\.\d+(\+|$)", torch.__version__)
-    if release is None:
-        return False
-    place = Path(__file__).with_name(f"{id}.torch{{release[1]}}{{release[2]}}.so")
-    if not place.is_file():
-        return False
-    try:
-        ctypes.CDLL(str(place))
-    except OSError:
-        return False
+    # Copies of this kernel share the library of their ops, and so what is kept in its module.
+    shared = vars(_library)
+    with shared.setdefault("per_torch_lock", threading.Lock()):
+        if "per_torch" not in shared:
+            release = re.match(r"(\d+)\.(\d+)\.\d+(\+|$)", torch.__version__)
+            if release is None:
+                return False
+            place = Path(__file__).with_name(f"{id}.torch{{release[1]}}{{release[2]}}.so")
+            if not place.is_file():
+                return False
+            try:
+                shared["per_torch"] = ctypes.CDLL(str(place))
+            except OSError:
+                return False
     return True
+'''
+
+_NO_PER_TORCH = '''
+
+def load_per_torch() -> bool:
+    """Say that nothing for one torch alone is here: this variant has no machine code."""
+    return False
 '''
 
 
@@ -113,8 +123,10 @@ def format_ops(
     if tvm_ffi:
         return _OPS_TVM_FFI.format(id=op_id)
     text = _OPS_COMPILED if compiled else _OPS_NOARCH
-    if per_torch:
+    if per_torch and compiled:
         text = text.replace("import torch\n", _IMPORTS_PER_TORCH, 1) + _LOAD_PER_TORCH
+    elif per_torch:
+        text += _NO_PER_TORCH
     return text.format(id=op_id)
 
 

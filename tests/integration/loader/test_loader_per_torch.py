@@ -162,6 +162,42 @@ def test_the_kernel_works_without(write, root, run, opened, release, kind):  # n
     assert said[-1].startswith("It loads: torch-stable-abi210-cpu-")
 
 
+COPIES = """
+import sys, threading, kernels
+paths = sys.argv[1:] or {paths!r}
+barrier = threading.Barrier(len(paths))
+found = [None] * len(paths)
+def load(index, path):
+    barrier.wait()
+    found[index] = kernels.get_local_kernel(path)
+threads = [threading.Thread(target=load, args=pair) for pair in enumerate(paths)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(set(found)), [module.FAST for module in found])
+"""
+
+
+def test_copies_that_threads_load_at_once_open_it_once(write, run, opened, release):
+    paths = [str(write(f"copy{i}", {release: "part"})) for i in range(4)]
+    assert run(COPIES.format(paths=paths)) == "4 [True, True, True, True]"
+    assert opened.read_text() == "one 1\n"
+
+
+def test_revisions_of_equal_ops_share_it(write, root, run, opened, release):
+    """Only what the sources of the ops do not hold differs: their ids are equal."""
+    first = publish(root, write("a", {release: "part"}))
+    second = publish(root, write("b", {release: "part", other(release): "broken"}, "# later\n"))
+    third = publish(root, write("c", {}, "# before there were any\n"))
+    code = f"""
+import kernels
+one, two, three = (kernels.get_kernel('acme/toy', revision=r) for r in {[first, second, third]})
+assert one is not two is not three
+print(one.FAST, two.FAST, three.FAST)
+"""
+    assert run(code) == "True True True"
+    assert opened.read_text() == "one 1\n"
+
+
 def test_a_later_copy_may_bring_what_the_first_lacks(write, run, opened, release):
     paths = [write(name, parts) for name, parts in (("a", {}), ("b", {release: "part"}))]
     code = f"import kernels; print([kernels.get_local_kernel(p).FAST for p in {list(map(str, paths))}])"

@@ -44,7 +44,7 @@ _LONGEST = {
 _PACK = 8  # rows of a multiple of it are read in whole packs
 # Where the compiled forward is the faster one: 16-bit rows that it has a kernel for, and other RMSNorms of so
 # many elements, in rows of at most so many; in longer rows, Triton's LayerNorm of so many is.
-_COMMON = frozenset({(2048,), (4096,), (8192,)})
+_COMMON = frozenset({2048, 4096, 8192})
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _LONG, _LONG_ROWS = 1 << 25, 4096
 
@@ -106,12 +106,13 @@ def is_better(
     """
     if (
         weight is not None
-        and x.shape[-1:] in _COMMON
+        # The op refuses a weight that does not fit x, whose shape takes longer to ask for.
+        and weight.numel() in _COMMON
         and (dtype := x.dtype) in _HALVES
         and weight.dtype is dtype
         and (bias is None or bias.dtype is dtype)
     ):
-        return is_rms or x.shape[-1] <= _LONG_ROWS or x.numel() < _LONG or not HAS_TRITON
+        return is_rms or weight.numel() <= _LONG_ROWS or x.numel() < _LONG or not HAS_TRITON
     if not fits(x, None, weight, bias, is_recorded):
         return False
     if x.numel() >= _LONG:

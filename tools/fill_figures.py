@@ -32,11 +32,6 @@ BLOCK = re.compile(rf"^({FIRST}(.*?)-->\n)(.*?)^{LAST}$", re.MULTILINE | re.DOTA
 KEYS = {"kernel", "op", "shape", "dtype", "way", "below", "group", "columns"}
 
 
-def op(row: Row) -> str:
-    """Return the name of what was called, without its kernel."""
-    return row.kernel.partition("/")[2].partition(".")[2]
-
-
 def shape(row: Row) -> str:
     """Return the shape as a marker names it."""
     return "x".join(map(str, row.shape))
@@ -55,7 +50,7 @@ def ratio(row: Row) -> float:
 
 
 CHOICES: Mapping[str, Callable[[Row], str]] = {
-    "op": op,
+    "op": lambda row: row.op,
     "shape": shape,
     "dtype": lambda row: row.dtype,
     "way": lambda row: row.way,
@@ -63,7 +58,7 @@ CHOICES: Mapping[str, Callable[[Row], str]] = {
 
 # The heading, what is in it, and how a number is written.
 COLUMNS: Mapping[str, tuple[str, Callable[[Row], str | float], str]] = {
-    "op": ("op", lambda row: f"`{op(row)}`", ""),
+    "op": ("op", lambda row: f"`{row.op}`", ""),
     "shape": ("shape", lambda row: " x ".join(map(str, row.shape)), ""),
     "rows": ("rows", lambda row: str(row.shape[0]), ""),
     "dtype": ("dtype", lambda row: row.dtype, ""),
@@ -194,7 +189,7 @@ def format_table(query: Query, rows: list[Row], meta: Mapping[str, Any]) -> str:
     heads = [_column(name)[0] for name in query.columns]
     rules = ["--:" if _column(name)[2] else "---" for name in query.columns]
     lines = [f"| {' | '.join(each)} |\n" for each in (heads, rules, *cells)]
-    about = meta[found[0].kernel.partition(".")[0]]
+    about = meta[found[0].repository]
     commits = ", ".join(dict.fromkeys(row.commit or "?" for row in found))
     return f"\n{''.join(lines)}\n*{about['device']}, torch {about['torch']}, commit {commits}.*\n\n"
 

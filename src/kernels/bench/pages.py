@@ -19,7 +19,7 @@ def write_pages(into: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> Non
         meta: what each kernel was measured on, by its id.
         rows: of all kernels.
     """
-    ordered = sorted(rows, key=lambda row: row.kernel.rpartition(".")[0])
+    ordered = sorted(rows, key=lambda row: row.repository)
     write_whole(into.with_suffix(".json"), format_document(meta, ordered).encode())
     plotted = _draw(into.with_suffix(".svg"), ordered)
     page = format_page(meta, ordered, into.name, plotted=plotted)
@@ -36,12 +36,12 @@ def format_page(meta: Mapping[str, Any], rows: Sequence[Row], name: str, *, plot
         "were overwritten before each call; *warm*: they were not; both are times on the device "
         "alone. *loop*: calls without a gap, so the slower of host and device. *of ceiling*: the "
         "time that a copy (or a large matrix product) would need, measured in the same run, divided "
-        "by ours. *error*: the largest |found - exact| / (1 + |exact|).\n",
+        "by ours. *error*: the closest |found - exact| / (1 + |exact|).\n",
     ]
     if plotted:
         parts.append(f"![How close each call comes to the ceiling]({name}.svg)\n")
-    for kernel in dict.fromkeys(row.kernel.rpartition(".")[0] for row in rows):
-        own = [row for row in rows if row.kernel.rpartition(".")[0] == kernel]
+    for kernel in dict.fromkeys(row.repository for row in rows):
+        own = [row for row in rows if row.repository == kernel]
         parts.append(
             f"## {kernel}\n\n{_describe(meta.get(kernel, {}), own)}\n\n{format_table(own)}\n"
         )
@@ -71,12 +71,12 @@ def _draw(place: Path, rows: Sequence[Row]) -> bool:
 
 
 def _plottable(rows: Sequence[Row]) -> list[Row]:
-    """What a reader can take in: of each op its largest call in each dtype, caches overwritten."""
-    largest: dict[tuple[str, str], Row] = {}
+    """What a reader can take in: of each op and dtype the call that comes closest to the ceiling when cold."""
+    closest: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row.kernel, row.dtype)
         if row.way == "cold" and (
-            key not in largest or row.fraction_of_ceiling > largest[key].fraction_of_ceiling
+            key not in closest or row.fraction_of_ceiling > closest[key].fraction_of_ceiling
         ):
-            largest[key] = row
-    return list(largest.values())
+            closest[key] = row
+    return list(closest.values())

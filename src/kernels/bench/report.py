@@ -33,7 +33,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     best = row.best_peer
     work = f"{row.tflops:.3g} TFLOP/s" if row.tflops else f"{row.gb_per_s:.0f}"
     return (
-        row.kernel.rpartition(".")[2],
+        row.op,
         " x ".join(map(str, row.shape)),
         row.dtype,
         row.way,

@@ -65,10 +65,19 @@ class Row:
         return (self.kernel, self.shape, self.dtype, self.way)
 
     @property
+    def repository(self) -> str:
+        """The kernel that was measured, ``owner/name``: what stands before the last dot of ``kernel``."""
+        return self.kernel.rpartition(".")[0]
+
+    @property
+    def op(self) -> str:
+        """What was called of it."""
+        return self.kernel.rpartition(".")[2]
+
+    @property
     def label(self) -> str:
         """Its case in one line, as :attr:`kernels.bench.case.Case.label` spells it."""
-        op = self.kernel.rpartition(".")[2]
-        return f"{op} {'x'.join(map(str, self.shape))} {self.dtype}"
+        return f"{self.op} {'x'.join(map(str, self.shape))} {self.dtype}"
 
     @property
     def best_peer(self) -> str | None:

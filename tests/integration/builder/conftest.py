@@ -3,9 +3,11 @@
 import os
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from lacking import give_up, require_commands
 
 from kernel_builder.settings import Settings, read_settings
 
@@ -14,15 +16,9 @@ KITS = Path(__file__).parents[2] / "kits"
 
 @pytest.fixture(scope="session", autouse=True)
 def _needs_compiler_and_torch() -> None:
-    missing = [name for name in ("g++", "strip") if shutil.which(name) is None]
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        missing.append("torch")
-    if missing and os.environ.get("CI") == "true":
-        pytest.fail(f"not installed: {', '.join(missing)}")
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    require_commands("g++", "strip")
+    if find_spec("torch") is None:
+        give_up("not installed: torch")
 
 
 @pytest.fixture(scope="session")

@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from lacking import give_up
 
 KITS = Path(__file__).parents[2] / "kits"
 # torch and what it imports, by distribution.
 TORCH = ("torch", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock")
 TOOLS = ("setuptools>=77", "cmake", "ninja")
-
-
-def fail_or_skip(why: str) -> None:
-    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class Environment:
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     if importlib.util.find_spec("torch") is None or shutil.which("g++") is None:
-        fail_or_skip("torch and g++ are needed")
+        give_up("torch and g++ are needed")
     root = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", root], check=True)
     links = root / "links"
@@ -81,7 +78,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     (site / "links.pth").write_text(f"{links}\n")
     done = found.run("python", "-m", "pip", "install", "-q", "--no-input", "-U", *TOOLS)
     if done.returncode:
-        fail_or_skip(f"pip cannot install {' '.join(TOOLS)}: {done.stderr[-2000:]}")
+        give_up(f"pip cannot install {' '.join(TOOLS)}: {done.stderr[-2000:]}")
     return found
 
 

@@ -4,7 +4,6 @@ About half a minute, besides building a kit once.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import zipfile
@@ -13,6 +12,7 @@ from pathlib import Path
 import peers
 import pytest
 from click.testing import CliRunner
+from lacking import give_up, require_commands
 
 from kernel_builder.check.glibc import check_symbol_versions
 from kernel_builder.check.python_abi import check_python_abi
@@ -34,14 +34,11 @@ PLANTED = {
 @pytest.fixture(scope="module")
 def tools() -> Path:
     """The directory of the commands of both tools."""
-    missing = [name for name in ("g++", "gcc", "strip") if shutil.which(name) is None]
-    skip = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-    if missing:
-        skip(f"not installed: {', '.join(missing)}")
+    require_commands("g++", "gcc", "strip")
     try:
         venv = peers.make_venv("auditwheel==6.8.2", "abi3audit==0.0.26")
     except peers.PeerUnavailableError as err:
-        skip(str(err))
+        give_up(err)
     return venv.folder / "bin"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lacking import give_up, require_commands
 
 from kernel_builder.sandbox import Mechanism, choose_sandbox
 from kernel_builder.settings import SandboxMode, Settings, read_settings
@@ -14,20 +15,9 @@ from kernel_builder.settings import SandboxMode, Settings, read_settings
 KITS = Path(__file__).parents[2] / "kits"
 
 
-def give_up(why: str) -> None:
-    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
-
-
-@pytest.fixture(scope="session")
-def unavailable() -> Callable[[str], None]:
-    """Fail in CI, skip elsewhere, saying what is missing."""
-    return give_up
-
-
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    if shutil.which("g++") is None:
-        give_up("not installed: g++")
+    require_commands("g++")
     cache = tmp_path_factory.mktemp("cache")
     return read_settings({**os.environ, "XDG_CACHE_HOME": str(cache)})
 

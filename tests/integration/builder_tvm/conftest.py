@@ -10,6 +10,7 @@ from pathlib import Path
 
 import peers
 import pytest
+from lacking import give_up, require_commands
 
 from kernel_builder.errors import ToolchainUnavailableError
 from kernel_builder.pipeline import build_project
@@ -29,20 +30,15 @@ Kit = Callable[[str], Path]
 Python = Callable[..., str]
 
 
-def fail_or_skip(reason: object) -> None:
-    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(reason))
-
-
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    if shutil.which("g++") is None:
-        fail_or_skip("not installed: g++")
+    require_commands("g++")
     cache = tmp_path_factory.mktemp("cache")
     found = read_settings({**os.environ, "XDG_CACHE_HOME": str(cache)})
     try:
         get_tvm_ffi(found)
     except ToolchainUnavailableError as err:
-        fail_or_skip(err)
+        give_up(err)
     return found
 
 
@@ -51,7 +47,7 @@ def cuda_settings(settings: Settings) -> Settings:
     try:
         get_cuda(settings)
     except ToolchainUnavailableError as err:
-        fail_or_skip(err)
+        give_up(err)
     return settings
 
 
@@ -103,8 +99,7 @@ def environment(make: Callable[..., peers.ClientVenv], *requirements: str) -> pe
     try:
         return make(*requirements)
     except peers.PeerUnavailableError as err:
-        fail_or_skip(err)
-        raise
+        give_up(err)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lacking import give_up
 from torch import nn
 
 from kernel_builder.errors import ToolchainUnavailableError
@@ -47,7 +48,7 @@ def compiled(project: Path) -> Path:
     try:
         get_cuda(read_settings(os.environ))
     except ToolchainUnavailableError as err:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(err))
+        give_up(err)
     [variant] = (project / "build").glob("torch-stable-abi210-cu130-*")
     return variant
 

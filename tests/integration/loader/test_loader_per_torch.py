@@ -6,8 +6,6 @@ environment of the published client is there.
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sysconfig
 import zipfile
@@ -15,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from lacking import give_up, require_commands
 from toy_variant import write_toy_metadata
 
 from kernel_builder.package import format_ops
@@ -53,15 +52,14 @@ def ask(_): return load_per_torch()
 def release():
     torch = detect().torch
     if torch is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("torch is not installed")
+        give_up("torch is not installed")
     return torch.release
 
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory, release):
     """The bytes of a main library, of one that links with this torch (made twice), and of one that does not."""
-    if shutil.which("gcc") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("gcc is not installed")
+    require_commands("gcc")
     folder = tmp_path_factory.mktemp("libraries")
     torch = Path(find_spec("torch").origin).parent / "lib"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 
 import pytest
+from lacking import require_commands
 
 from kernel_spec.names import RepoId
 
@@ -27,8 +26,7 @@ print(one.count(), one.count(), two.count())
 
 @pytest.fixture
 def build(tmp_path):
-    if shutil.which("g++") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("g++ is not installed")
+    require_commands("g++")
 
     def compile_library(name, *flags):
         source, library = tmp_path / f"{name}.cpp", tmp_path / f"{name}.so"

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from lacking import require_commands
 
 from kernel_builder.provenance import describe_origin, find_commit
 from kernel_builder.settings import Settings, read_settings
@@ -19,8 +20,7 @@ SOURCES = SourceSet(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    if shutil.which("git") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("not installed: git")
+    require_commands("git")
     return read_settings({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
 
 

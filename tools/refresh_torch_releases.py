@@ -120,11 +120,10 @@ def find_piece(wheel: Wheel, packed: Packed, at: int, data: bytes) -> Piece:
         start, end = locate(wheel, packed, (at - before, at + len(data)))
         raw = wheel.read(start, end)
         whole = int.from_bytes(raw, "little")
-        for bit, shifted in enumerate(
-            (whole >> bit).to_bytes(len(raw), "little") for bit in range(8)
-        ):
-            for byte in range(min(1 << 17, len(raw))):
-                unpacked = try_block(shifted[byte : byte + 4096]) and try_block(shifted[byte:])
+        shifted = [(whole >> bit).to_bytes(len(raw), "little") for bit in range(8)]
+        for byte in range(min(1 << 17, len(raw))):
+            for bit, each in enumerate(shifted):
+                unpacked = try_block(each[byte : byte + 4096]) and try_block(each[byte:])
                 skip = unpacked.find(data) if unpacked else -1
                 if skip >= 0:
                     return Piece((start + byte) * 8 + bit, skip, len(data))

@@ -48,7 +48,7 @@ def make_library(defined: tuple[str, ...], *, hashes: int = 0) -> bytes:
         names += name.encode() + b"\0"
     labels = b"\0.dynsym\0.dynstr\0.shstrtab\0"
     # Seven bits of each: with eight, they would not be packed at all.
-    between = bytes(byte & 127 for byte in random.Random(5).randbytes(hashes))
+    between = bytes(byte & 127 for byte in random.Random(7).randbytes(hashes))
     at = _HEADER.size
     text_at = at + len(symbols) + len(between)
     label_at = text_at + len(names)

@@ -309,10 +309,13 @@ def real(settings: Settings) -> TorchInstall:
     found = [each for each in read_torch_releases(platform.machine()) if each.release == release]
     if not found:
         pytest.skip(f"torch {release} is not pinned for {platform.machine()}")
-    (pinned,) = found
-    return fetch_torch_headers(
-        pinned, store=settings.cache / "toolchains", variables=settings.for_pip
-    )
+    store = settings.cache / "toolchains"
+    try:
+        return fetch_torch_headers(found[0], store=store, variables=settings.for_pip)
+    except ToolchainUnavailableError as err:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(err))
 
 
 @pytest.fixture(scope="module")

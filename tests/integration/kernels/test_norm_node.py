@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 import torch
+from lacking import require_commands
 from torch.utils.checkpoint import checkpoint
 
 PROJECT = Path(__file__).parents[3] / "kernels-community" / "triton-layer-norm"
@@ -54,12 +56,12 @@ Recorder = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("g++") is None:
-        pytest.skip("there is no g++")
+    compiler = os.environ.get("CXX", "g++")
+    require_commands(compiler)
     from torch.utils.cpp_extension import include_paths, library_paths
 
     target = tmp_path_factory.mktemp("node") / "node.so"
-    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden"]
+    command = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden"]
     command += ["-Wall", "-Wextra", "-Werror", f"-DTORCH_EXTENSION_NAME={ID}"]
     command += [f"-isystem{path}" for path in include_paths()]
     command += [str(PROJECT / "csrc" / "node" / "norm_node.cpp"), "-o", str(target)]

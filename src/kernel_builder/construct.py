@@ -69,12 +69,13 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
+    unproved = check_parts(job, environment, scratch)
     if environment is not None and job.build.tvm_ffi is not None:
-        unproved = check_functions(
+        unproved += check_functions(
             made, job.build, environment, settings=job.settings, sandbox=sandbox
         )
     else:
-        unproved = check_ops(
+        unproved += check_ops(
             made,
             job.build,
             environment,
@@ -83,7 +84,6 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
             settings=job.settings,
             sandbox=sandbox,
         )
-    unproved += check_parts(job, environment, scratch)
     digest, size = digest_directory(made)
     remove_leftovers(job.target)
     install_variant(made, job.target)

@@ -28,14 +28,16 @@ _TAIL = "QzXjVkWqZxJv"
 # A compiler that takes a text of twelve bytes apart for copying leaves a piece of at least four.
 _PIECE = 4
 
-_NAMES = (b"TORCH_EXTENSION_NAME", b"TVM_FFI_EXTENSION_NAME")
+_NAMES = (b"TORCH_EXTENSION_NAME", b"TVM_FFI_EXTENSION_NAME", b"KERNEL_OP")
 _MACROS = (rb"(?:STABLE_)?TORCH_LIBRARY(?:_IMPL)?_EXPAND", rb"REGISTER_EXTENSION")
 # These make one text of the name, which torch or Python is handed, and parts of names of functions.
 _PLAIN = re.compile(
-    rb"\b(?:%s\s*\(\s*TORCH_EXTENSION_NAME\s*,|%s\s*\(\s*TORCH_EXTENSION_NAME\s*\))" % _MACROS
+    rb"\b(?:%s\s*\(\s*TORCH_EXTENSION_NAME\s*,|%s\s*\(\s*TORCH_EXTENSION_NAME\s*\)" % _MACROS
+    + rb'|findSchemaOrThrow\s*\(\s*KERNEL_OP\s*\(\s*"[^"\\\n]*"\s*\)\s*,)'
 )
 _REDEFINED = re.compile(
-    rb"#\s*define\s+(?:(?:STABLE_)?TORCH_LIBRARY\w*|REGISTER_EXTENSION|KERNEL_(?:PASTE|QUOTE)_?|C10_STRINGIZE\w*)\b"
+    rb"#\s*define\s+(?:(?:STABLE_)?TORCH_LIBRARY\w*|REGISTER_EXTENSION|KERNEL_(?:PASTE|QUOTE)_?"
+    rb"|KERNEL_OP|findSchemaOrThrow|C10_STRINGIZE\w*)\b"
 )
 _MACRO_WORDS = (b"LIBRARY_EXPAND", b"LIBRARY_IMPL_EXPAND", b"REGISTER_EXTENSION")
 _COMMENT = re.compile(rb"^[ \t]*//(?:(?!\*/).)*$", re.MULTILINE)

@@ -26,6 +26,10 @@
 #define KERNEL_QUOTE_(A) #A
 #define KERNEL_QUOTE(A) KERNEL_QUOTE_(A)
 
+// The full name of an op of this kernel, by which C++ finds it in torch's dispatcher:
+// c10::Dispatcher::singleton().findSchemaOrThrow(KERNEL_OP("add_one"), "").
+#define KERNEL_OP(NAME) KERNEL_QUOTE(TORCH_EXTENSION_NAME) "::" NAME
+
 // Makes the library an (empty) Python module: importing it registers the ops. Only Python's stable
 // ABI is used, so one library serves every Python from 3.9 on.
 #define REGISTER_EXTENSION(NAME)                               \

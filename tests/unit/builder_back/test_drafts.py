@@ -165,6 +165,18 @@ def test_objects_that_differ_in_more_than_the_name_tell_nothing(sibling: bytes) 
     assert put_pieces(content, OP_ID, sibling=sibling, sibling_id=OTHER_ID) is None
 
 
+def test_asking_torch_for_an_op_by_its_whole_name_is_a_plain_use() -> None:
+    asked = b'static const auto op = dispatcher.findSchemaOrThrow( KERNEL_OP("f") , "");\n'
+    assert read_use(asked) is Use.PLAIN
+    assert read_use(PLAIN + asked) is Use.PLAIN
+    for other in (
+        b'constexpr auto h = hash(KERNEL_OP("f"));',
+        b"findSchemaOrThrow(KERNEL_OP(NAME), x);",
+        b"#define findSchemaOrThrow(NAME, MORE) hash(NAME)",
+    ):
+        assert read_use(asked + other + b"\n") is Use.OTHER
+
+
 def test_the_macros_of_registration_are_plain_uses() -> None:
     assert read_use(PLAIN) is Use.PLAIN
     assert read_use(PLAIN.replace(b"STABLE_", b"")) is Use.PLAIN

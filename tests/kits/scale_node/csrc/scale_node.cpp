@@ -9,7 +9,7 @@ namespace {
 
 at::Tensor call_scale(const at::Tensor& x, double factor) {
   static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow(KERNEL_QUOTE(TORCH_EXTENSION_NAME) "::scale", "")
+                             .findSchemaOrThrow(KERNEL_OP("scale"), "")
                              .typed<at::Tensor(const at::Tensor&, double)>();
   at::AutoDispatchBelowADInplaceOrView below;
   return op.call(x, factor);

@@ -25,7 +25,8 @@ from kernels._version import __version__
 from kernels.connect import reach
 from kernels.errors import DeviceError, NoVariantError, SourceBuildError
 from kernels.fetch import read_file
-from kernels.install import adopt, begin_install, hold, receive, writing
+from kernels.install import adopt, begin_install, hold
+from kernels.receive import receive, writing
 from kernels.request import Request
 from kernels.source import Located
 from kernels.store import Store, find_built, read_sources, write_built, write_sources

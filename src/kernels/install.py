@@ -9,30 +9,26 @@ holder clears away what an interrupted one left.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from kernel_spec.digest import is_counted, variant_digest
-from kernel_spec.errors import IntegrityError, KernelError
+from kernel_spec.digest import variant_digest
+from kernel_spec.errors import IntegrityError
 from kernel_spec.held import try_hold
 from kernel_spec.metadata import FILE_NAME, parse_metadata
 from kernel_spec.names import parse_safe_path
 from kernel_spec.whole_file import fsync_folder
-from kernel_spec.wire import TreeFile
-from kernels.errors import CacheError, HubUnreachableError
-from kernels.fetch import Wanted, again, read_verified
-from kernels.hub import Sender
+from kernels.fetch import Wanted
 from kernels.in_use import MANIFEST_NAME, mark_used
 from kernels.log import logger
-from kernels.progress import Advance, show_progress
+from kernels.receive import download, write_flushed, writing
 from kernels.store import Store, listing_key, write_index
-from kernels.variant_dir import SIGNATURE_NAME, VariantDir, verify_own_digest
+from kernels.variant_dir import VariantDir, verify_own_digest
 from kernels.verify import (
     RECEIPT_NAME,
     Damage,
@@ -44,7 +40,6 @@ from kernels.verify import (
     verify_installed,
 )
 
-DOWNLOADS_AT_ONCE = 8
 QUIET_WAIT_SECONDS = 3.0
 
 
@@ -104,7 +99,7 @@ def adopt(store: Store, variant: VariantDir, state: Path) -> VariantDir:
                 if hashlib.sha256(data).hexdigest() != sha256:
                     raise IntegrityError(f"{variant.path / path} changed while it was installed.")
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
-                _write(root / path, [data])
+                write_flushed(root / path, [data])
                 sizes[path] = len(data)
             files = {path: (size, variant.sha256[path]) for path, size in sizes.items()}
             _appear(store, place, root, Manifest(root.name, files), variant.digest)
@@ -152,7 +147,7 @@ def _install_locked(store: Store, key: str, wanted: Wanted, have: Mapping[str, b
         root = place / wanted.variant
         with writing(root):
             root.mkdir()
-        sha256 = _download(wanted, root, have)
+        sha256 = download(wanted, root, have)
         metadata = parse_metadata((root / FILE_NAME).read_bytes())
         verify_own_digest(root, metadata, sha256)
         sizes = {file.path: file.size for file in wanted.files}
@@ -207,8 +202,8 @@ def _lock_path(store: Store, key: str) -> Path:
 
 def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: str) -> None:
     receipt = {path: (facts.st_size, facts.st_mtime_ns) for path, facts in scan(root)}
-    _write(place / MANIFEST_NAME, [format_manifest(manifest)])
-    _write(place / RECEIPT_NAME, [format_receipt(receipt)])
+    write_flushed(place / MANIFEST_NAME, [format_manifest(manifest)])
+    write_flushed(place / RECEIPT_NAME, [format_receipt(receipt)])
     for directory in [path for path in root.rglob("*") if path.is_dir()]:
         fsync_folder(directory)
     fsync_folder(root)
@@ -226,112 +221,6 @@ def _appear(store: Store, place: Path, root: Path, manifest: Manifest, digest: s
         if not target.is_dir():
             raise
     fsync_folder(target.parent)
-
-
-def _download(wanted: Wanted, root: Path, have: Mapping[str, bytes]) -> dict[str, str]:
-    """Write every file below ``root``; return the sha256 of each by path."""
-    files = [file for file in wanted.files if is_counted_or_named(file.path)]
-    for file in files:
-        with writing(root):
-            (root / file.path).parent.mkdir(parents=True, exist_ok=True)
-
-    def fetch(file: TreeFile, advance: Advance | None = None) -> tuple[str, str]:
-        place = root / file.path
-        return file.path, _fetch_file(wanted, file, place, have.get(file.path), advance)
-
-    if wanted.hub.is_directory or len(files) < 2:
-        return dict(map(fetch, files))
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="kernels-download")
-    with show_progress(str(wanted), sum(file.size for file in files)) as advance:
-        try:
-            return dict(pool.map(lambda file: fetch(file, advance), files))
-        finally:
-            # After an error or an interrupt, what has not begun never begins.
-            pool.shutdown(cancel_futures=True)
-
-
-def is_counted_or_named(path: str) -> bool:
-    """Say whether a file of a listing is installed: all but bytecode."""
-    return path in {FILE_NAME, SIGNATURE_NAME} or is_counted(parse_safe_path(path))
-
-
-def _fetch_file(
-    wanted: Wanted, file: TreeFile, path: Path, have: bytes | None, advance: Advance | None
-) -> str:
-    def read() -> Sequence[bytes] | Iterator[bytes]:
-        return [have] if have is not None else read_verified(wanted, file)
-
-    return receive(read, path, wanted.hub, executable=file.executable, advance=advance)
-
-
-def receive(
-    read: Callable[[], Sequence[bytes] | Iterator[bytes]],
-    path: Path,
-    hub: Sender,
-    *,
-    executable: bool = False,
-    advance: Advance | None = None,
-) -> str:
-    """Write a file that a hub sends, asking again where it breaks off; return its sha256.
-
-    Args:
-        read: begins to read its bytes; verifies them.
-        path: where to write them.
-        hub: who sends them.
-        executable: whether the file may be run.
-        advance: told how many bytes have come; a negative number of those that are asked for again.
-
-    Raises:
-        CacheError: it cannot be written.
-        HubUnreachableError: the hub went away, or asks for a longer pause than ``LONGEST_PAUSE``.
-    """
-
-    def receive_once() -> str:
-        sha256 = hashlib.sha256()
-        come = 0
-
-        def note(chunk: bytes) -> None:
-            nonlocal come
-            sha256.update(chunk)
-            come += len(chunk)
-            if advance is not None:
-                advance(len(chunk))
-
-        try:
-            _write(path, _noting(read(), note), executable=executable)
-        except HubUnreachableError:
-            if advance is not None:
-                advance(-come)
-            raise
-        except OSError as err:
-            if isinstance(err, KernelError):
-                raise
-            raise CacheError(path, err) from None
-        return sha256.hexdigest()
-
-    return again(receive_once, hub)
-
-
-def _noting(
-    chunks: Sequence[bytes] | Iterator[bytes], note: Callable[[bytes], None]
-) -> Iterator[bytes]:
-    for chunk in chunks:
-        note(chunk)
-        yield chunk
-
-
-def _write(
-    path: Path, chunks: Sequence[bytes] | Iterator[bytes], *, executable: bool = False
-) -> None:
-    with path.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    if executable:
-        path.chmod(path.stat().st_mode | 0o111)
 
 
 def _discard(store: Store, key: str, damage: Damage) -> None:
@@ -396,21 +285,3 @@ def hold(store: Store, key: str, what: str) -> Iterator[str]:
         yield key
     finally:
         lock.release()
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Report what the operating system refuses as a fault of the cache.
-
-    Raises:
-        CacheError: in place of any other OSError.
-    """
-    try:
-        yield
-    except OSError as err:
-        if isinstance(err, CacheError):
-            raise
-        # The place and the reason are in it; what pathlib tried before would be a page of tracebacks.
-        raise CacheError(
-            Path(err.filename) if isinstance(err.filename, str) else path, err
-        ) from None

@@ -23,10 +23,10 @@ from kernel_spec.wire import TreeFile
 from kernels import log
 from kernels.errors import NotLockedError, RedirectError, RevisionNotFoundError
 from kernels.fetch import Wanted, fetch_metadata, read_verified
-from kernels.install import is_counted_or_named
 from kernels.locked import lfs_hashes
 from kernels.lockfile import describe_entry, pinned_ref, read_lock, ref_of
 from kernels.project import read_dependencies
+from kernels.receive import is_counted_or_named
 from kernels.resolve import dependency_ref
 from kernels.revision import KernelRef
 from kernels.settings import Settings

@@ -51,7 +51,7 @@ WAITERS = 5
 
 @pytest.mark.parametrize(
     "moment",
-    ["begin_install", "_download", "verify_own_digest", "_appear", "mark_used"],
+    ["begin_install", "download", "verify_own_digest", "_appear", "mark_used"],
 )
 def test_a_killed_holder_of_the_lock_blocks_nobody(machine, commit, moment):
     """The first of those who wait takes the lock that dies with its holder, and the others its install."""

@@ -85,12 +85,12 @@ def test_an_install_is_not_taken_for_a_leftover(machine, commit):
     """A prune while another process downloads removes nothing of it."""
     code = """
 import sys, kernels, kernels.install
-download = kernels.install._download
+download = kernels.install.download
 def slow(*args):
     print('downloading', flush=True)
     sys.stdin.readline()
     return download(*args)
-kernels.install._download = slow
+kernels.install.download = slow
 print(kernels.get_kernel('acme/toy').VALUE)
 """
     installing = machine.start(code, stdin=True)

@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_nothing_behind(publisher, cache, monkeypatch):
     def full(handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kernels.install.os.fsync", full)
+    monkeypatch.setattr("kernels.receive.os.fsync", full)
     with pytest.raises(CacheError, match="No space left"):
         kernels.get_kernel("acme/toy")
     assert list((cache / "tmp").iterdir()) == []

@@ -72,7 +72,7 @@ def test_bytes_that_come_again_are_not_counted_twice(web, publisher, monkeypatch
 
         return nullcontext(told.append)
 
-    monkeypatch.setattr("kernels.install.show_progress", show)
+    monkeypatch.setattr("kernels.receive.show_progress", show)
     publisher.publish(
         "acme/toy", variants={"torch-cpu": {"__init__.py": "VALUE = 1\n", "a.py": ""}}
     )

@@ -198,7 +198,12 @@ def _add_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if not _is_compiling() and _is_plain(x):
         inputs = (x, residual, weight, bias)
-        is_recorded = _is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+        is_recorded = _is_grad_enabled() and (
+            x.requires_grad
+            or residual.requires_grad
+            or (weight is not None and weight.requires_grad)
+            or (bias is not None and bias.requires_grad)
+        )
         if (
             _compiled.is_here
             and sum_dtype in (x.dtype, torch.float32)

@@ -19,6 +19,12 @@ from kernel_spec.names import RepoId
 from kernel_spec.refs import DEFAULT_BRANCH
 
 PER_PAGE = 50
+# What may be listed, as clients ask for it.
+LISTED = {
+    "all": frozenset(Status),
+    "open": frozenset({Status.OPEN}),
+    "closed": frozenset({Status.CLOSED, Status.MERGED}),
+}
 
 
 def list_discussions(hub: Hub, request: Request) -> Response:
@@ -26,12 +32,9 @@ def list_discussions(hub: Hub, request: Request) -> Response:
     repo, asked = get_repo(request), request.query_params
     wanted = () if asked.get("type") == "discussion" else hub.get_writing().proposing.list(repo)
     status, author = asked.get("status", "all"), asked.get("author")
-    found = [
-        each
-        for each in wanted
-        if author in (None, each.author)
-        and (status == "all" or (each.status is Status.OPEN) == (status == "open"))
-    ]
+    if (listed := LISTED.get(status)) is None:
+        raise RequestError(f"status is {status[:50]!r}, expected {', '.join(LISTED)}.")
+    found = [each for each in wanted if each.status in listed and author in (None, each.author)]
     text = asked.get("p", "0")
     if (page := parse_number(text)) is None:
         raise RequestError(f"p is {text[:50]!r}, expected the number of a page.")

@@ -233,6 +233,7 @@ def test_they_are_listed_by_status_and_author(toy):
     assert numbers("?status=closed") == [2]
     assert numbers("?type=discussion") == []
     assert toy.ask("GET", f"{API}/discussions?p=-1").status == 400
+    assert toy.ask("GET", f"{API}/discussions?status=merged").status == 400
 
 
 @pytest.mark.parametrize(

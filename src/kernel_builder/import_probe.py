@@ -108,6 +108,22 @@ def find_fault(module: ModuleType, op_id: str, *, compiled: bool) -> str | None:
     return absent
 
 
+def load_per_torch(library: Path) -> None:
+    """Load the per-torch library of this torch, and fail where it defines an op of any namespace."""
+    import torch
+
+    # Should the library end this process, these are its last words.
+    sys.stderr.write(f"loading {library.name}\n")
+    sys.stderr.flush()
+    before = set(torch._C._dispatch_get_all_op_names())
+    ctypes.CDLL(str(library))
+    if new := sorted(set(torch._C._dispatch_get_all_op_names()) - before):
+        raise _FaultError(
+            f"{library.name} registers {', '.join(new)}; a per-torch library gives code to ops of the "
+            "main one, and has none of its own"
+        )
+
+
 def main(request: dict[str, Any]) -> int:
     """Look at a variant in all ways and return the exit code."""
     import torch  # noqa: F401  (once, for all processes)
@@ -124,7 +140,7 @@ def main(request: dict[str, Any]) -> int:
         boxed = [] if record is None else _read_boxed(record, op_id)
         found = read_registered(op_id, request["schemas"])
         if request["per_torch"] is not None:
-            ctypes.CDLL(request["per_torch"])
+            load_per_torch(Path(request["per_torch"]))
         return {"library": found, "boxed": boxed}
 
     def import_with(load: Callable[[], ModuleType]) -> Callable[[], dict[str, Any]]:
@@ -222,12 +238,17 @@ class _FaultError(Exception):
 
 def _in_child(look: Callable[[], dict[str, Any]], place: Path) -> int:
     """Run a look in a child of this process, which has torch already; return its exit code."""
+    place.unlink(missing_ok=True)
     child = os.fork()
     if child != 0:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code < 0:
             sys.stderr.write(f"the import was ended by signal {-code}\n")
-        return 1 if code < 0 else code
+        elif code == 0 and not place.is_file():
+            sys.stderr.write("the kernel's code ended the process, with exit code 0\n")
+            return 1
+        # What the kernel's code exits with says nothing of ours.
+        return 0 if code == 0 else 1
     code = 1
     try:
         place.write_text(json.dumps(look()))

@@ -160,6 +160,19 @@ def test_a_crash_at_import_is_told(project: Path, settings: Settings) -> None:
     assert "signal" in str(fail(project, settings, ImportCheckError))
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_code_that_ends_the_process_at_import_is_told(
+    kit: Kit, settings: Settings, code: int
+) -> None:
+    """Whatever it exits with: 0 is no success of its, and 3 is what our own program says of a lacking module."""
+    project = kit("scale_noarch")
+    init = project / "torch-ext/scale_noarch/__init__.py"
+    edit(init, "import torch\n", f"import os\n\nimport torch\n\nos._exit({code})\n")
+    said = str(fail(project, settings, ImportCheckError))
+    assert "Traceback" not in said
+    assert "clean process (exit code 1)" in said
+
+
 def test_an_op_outside_the_namespace(kit: Kit, settings: Settings) -> None:
     project = kit("scale_noarch")
     edit(

@@ -45,6 +45,28 @@ def plan_per_torch(
     return replace(made, per_torch=parts)
 
 
+def note_missing_parts(made: VariantBuild, components: tuple[Component, ...]) -> tuple[str, ...]:
+    """Say why a variant has no per-torch library, where it has components for some.
+
+    Args:
+        made: the variant, as :func:`plan_per_torch` left it.
+        components: its per-torch components.
+    """
+    if made.per_torch or not components or not isinstance(made.variant, ArchVariant):
+        return ()
+    pinned = sorted(each.release for each in read_torch_releases(made.variant.cpu))
+    if made.stable_abi is None:
+        why = "it is for one torch alone, and they stand beside a library for the stable ABI"
+    elif not pinned:
+        why = "no headers of torch are pinned for its processor"
+    else:
+        why = (
+            f"headers are pinned of torch {', '.join(map(str, pinned))}, and stable-abi, minver and "
+            "maxver of [torch] leave none of them"
+        )
+    return (f"no per-torch library is built, since {why}; the kernel works without",)
+
+
 def _choose_releases(
     variant: ArchVariant, lowest: MajorMinor, bounds: VersionBounds
 ) -> Iterator[PinnedTorch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from kernel_builder.per_torch import find_loadable
 from kernel_builder.planned import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
+
+_CONDITION = re.compile(rb"^[ \t]*#[ \t]*(el)?if", re.MULTILINE)
 
 
 def name_part(part: VariantBuild) -> str:
@@ -40,18 +44,24 @@ def check_parts(job: Job, environment: Environment | None, scratch: Path) -> tup
     if environment is None or not job.build.per_torch:
         return ()
     main = read_registrations(job.build, environment, stage=scratch / "src", settings=job.settings)
-    # The same files for each torch; what the preprocessor makes of their registrations is the same.
-    part = job.build.per_torch[-1]
-    found = read_registrations(
-        part,
-        prepare_environment(part, job.settings),
-        stage=scratch / name_part(part) / "src",
-        settings=job.settings,
-    )
-    findings = tuple(judge_parts(job.build.op_id, main, found))
+    findings: list[Finding] = []
+    for part in job.build.per_torch:
+        stage = scratch / name_part(part) / "src"
+        found = read_registrations(
+            part, prepare_environment(part, job.settings), stage=stage, settings=job.settings
+        )
+        findings += judge_parts(job.build.op_id, main, found)
+        if not has_conditions(stage):
+            break  # the same files, which register the same for each torch
     if findings:
-        raise CheckError(job.name, findings)
+        raise CheckError(job.name, tuple(dict.fromkeys(findings)))
     return _describe_unloaded(job.build, environment)
+
+
+def has_conditions(stage: Path) -> bool:
+    """Say whether what a file says may depend on the torch: whether any has an ``#if`` of a kind."""
+    files = (path for path in stage.rglob("*") if path.is_file())
+    return any(_CONDITION.search(path.read_bytes()) for path in files)
 
 
 def judge_parts(op_id: str, main: Registrations, parts: Registrations) -> Iterator[Finding]:
@@ -65,6 +75,7 @@ def judge_parts(op_id: str, main: Registrations, parts: Registrations) -> Iterat
     yield from check_calls(op_id, parts)
     defined = {call.name for call in main.calls if call.defines}
     given = {(call.name, call.key) for call in main.calls if call.key is not None}
+    counts = Counter((call.name, call.key) for call in parts.calls if not call.defines)
     for call in dict.fromkeys(parts.calls):
         if call.defines:
             message, fix = (
@@ -81,6 +92,12 @@ def judge_parts(op_id: str, main: Registrations, parts: Registrations) -> Iterat
                 f"the main library has code for {call.key} as well, and which one counts would "
                 "depend on the order",
                 "give the code in one of them",
+            )
+        elif counts[call.name, call.key] > 1:
+            message, fix = (
+                f"per-torch libraries give it code for {call.key} {counts[call.name, call.key]} "
+                "times; torch takes the last and warns each user",
+                "give the code once",
             )
         else:
             continue

@@ -17,7 +17,7 @@ from kernel_builder.config.model import (
 from kernel_builder.errors import SelectionError
 from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
-from kernel_builder.per_torch import plan_per_torch, split_per_torch
+from kernel_builder.per_torch import note_missing_parts, plan_per_torch, split_per_torch
 from kernel_builder.plan_notes import note_project, note_variant
 from kernel_builder.planned import (
     EVERYTHING,
@@ -241,6 +241,7 @@ def _plan_compiled(
     )
     if isinstance(framework, TorchFramework):
         made = plan_per_torch(made, framework, per_torch)
+        notes += note_missing_parts(made, per_torch)
     return made, notes
 
 

@@ -37,11 +37,6 @@ def note_variant(sources: SourceSet, variant: VariantBuild) -> list[str]:
         for path in dict.fromkeys(variant.headers)
         if any(is_compiled(path, backend) for backend in BackendKind)
     ]
-    if variant.has_per_torch and variant.stable_abi is not None and not variant.per_torch:
-        notes.append(
-            f"{variant.variant}: no per-torch library is built, since no headers of torch are pinned "
-            "for its processor; the kernel works without"
-        )
     return notes + note_device_headers(sources.listed, variant)
 
 

@@ -15,6 +15,7 @@ from kernel_builder.check.torch_abi import check_stable_abi
 from kernel_builder.policy import find_policy
 from kernel_spec.binary import read_elf
 from kernel_spec.errors import BinaryFormatError
+from kernel_spec.per_torch import parse_per_torch
 from kernel_spec.version import MajorMinor
 
 _SUFFIXES = frozenset({".so", ".pyd", ".dylib", ".dll"})
@@ -42,6 +43,16 @@ def list_libraries(directory: Path) -> tuple[Path, ...]:
     return tuple(
         path for path in sorted(directory.rglob("*")) if path.is_file() and path.suffix in _SUFFIXES
     )
+
+
+def is_for_one_torch(library: Path) -> bool:
+    """Say whether a library is a per-torch one, which may ask for all of its torch, by its name.
+
+    Beside one lies the main library of the same id; ``kernel-builder check`` looks up the rest.
+    """
+    op_id = library.name.partition(".")[0]
+    main = library.with_name(f"{op_id}.abi3.so")
+    return parse_per_torch(library.name) is not None and main.is_file()
 
 
 def check_abi(directory: Path, interfaces: Interfaces) -> Iterator[Finding]:
@@ -77,5 +88,5 @@ def check_abi(directory: Path, interfaces: Interfaces) -> Iterator[Finding]:
         else:
             yield from check_symbol_versions(library, caps)
         yield from check_python_abi(library, interfaces.python)
-        if interfaces.torch is not None:
+        if interfaces.torch is not None and not is_for_one_torch(place):
             yield from check_stable_abi(library, interfaces.torch)

@@ -14,11 +14,11 @@ from typing import Any
 # A namespace is written as its length and its name; it opens a nested name (N...E), perhaps
 # after qualifiers (NK, NVK). This finds it wherever it stands: in the type of a typeinfo or a
 # vtable, in a return type, in the arguments of a template.
-_TORCH = re.compile(r"N[rVK]*[RO]?(3c10|2at|5torch)(?=\d|[A-Z])")
+_TORCH = re.compile(r"N[rVK]*[RO]?(3c10|2at|5torch|6caffe2)(?=[0-9A-Za-z])")
 
 # The first component of the name of a function, plain or in a namespace.
 _OUTERMOST = re.compile(r"_Z(?:N[rVK]*[RO]?)?(\d+)")
-_TORCH_NAMESPACES = ("c10", "at", "torch")
+_TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
 
 
 def demangle(name: str) -> str:

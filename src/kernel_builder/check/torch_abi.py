@@ -65,7 +65,12 @@ def list_unproved(
     if backend is not BackendKind.CUDA or exports is None:
         return ()
     names = (symbol.name for symbol in _unversioned(library) if symbol.binding != "weak")
-    return tuple(name for name in names if name not in exports and _CUDA.match(name))
+    return tuple(name for name in names if name not in exports and is_of_cuda(name))
+
+
+def is_of_cuda(name: str) -> bool:
+    """Say whether a mangled name is of what a torch for CUDA alone has: ``c10::cuda``, ``at::cuda``."""
+    return _CUDA.match(name) is not None
 
 
 def check_full_abi(

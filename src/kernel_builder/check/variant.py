@@ -14,13 +14,14 @@ from kernel_builder.check.linkage import check_linkage, check_segments
 from kernel_builder.check.ops import check_op_registration
 from kernel_builder.check.python_abi import check_python_abi
 from kernel_builder.check.subject import SharedLibrary, Subject, is_of_tvm_ffi
-from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi
+from kernel_builder.check.torch_abi import check_full_abi, check_stable_abi, is_of_cuda
 from kernel_builder.check.tvm_ffi import check_tvm_ffi
 from kernel_builder.errors import ProjectError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.exports import read_exports
 from kernel_builder.toolchain.torch import find_torch, read_torch
 from kernel_builder.toolchain.torch_releases import read_pinned_exports, read_torch_releases
+from kernel_spec.backend import BackendKind
 from kernel_spec.binary import read_elf
 from kernel_spec.errors import BinaryFormatError, MetadataError, VariantNameError
 from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi
@@ -109,8 +110,27 @@ def _check_parts(subject: Subject, settings: Settings) -> Iterator[Finding]:
         yield from check_linkage(library, subject)
         yield from check_segments(library, path)
         yield from check_symbol_versions(library)
+        yield from check_python_abi(library)
+        yield from _check_names(library, release, subject.metadata.backend, settings)
+
+
+def _check_names(
+    library: SharedLibrary, release: MajorMinor, backend: BackendKind, settings: Settings
+) -> Iterator[Finding]:
+    """Look up the symbols of a per-torch library in its release, as the pinned wheel has it.
+
+    The installed torch of that release may be built for other devices, so it counts where the
+    pinned one is not here.
+    """
+    pinned = _find_pinned(release, library.facts.machine, settings)
+    if pinned is None:
         exports = _find_exports(release, library.facts.machine, settings)
-        yield from check_full_abi(library, exports)
+        yield from check_full_abi(library, exports, backend)
+    elif backend is BackendKind.CUDA:
+        yield from check_full_abi(library, pinned)
+    else:
+        # The pinned wheel is for CUDA; the torch of this variant need not be.
+        yield from check_full_abi(library, {name for name in pinned if not is_of_cuda(name)})
 
 
 def _read_library(directory: Path, name: str) -> SharedLibrary | Finding:
@@ -170,8 +190,13 @@ def _check_library(
 def _find_exports(release: MajorMinor, cpu: str, settings: Settings) -> Set[str] | None:
     """Return what a torch of a release defines: the installed one, or what is here of a pinned one."""
     torch = find_torch()
-    if torch is not None and torch.build.release == release:
+    if torch is not None and torch.build.release == release and not torch.build.prerelease:
         return read_exports(torch, settings.cache / "exports")
+    return _find_pinned(release, cpu, settings)
+
+
+def _find_pinned(release: MajorMinor, cpu: str, settings: Settings) -> Set[str] | None:
+    """Return what the pinned torch of a release defines, where it is here."""
     for pinned in read_torch_releases(cpu):
         place = settings.cache / "toolchains" / pinned.key
         if pinned.release == release and place.is_dir():

@@ -98,8 +98,10 @@ def check_abi(
 
 def _describe_good(libraries: tuple[Path, ...], interfaces: Interfaces) -> str:
     """Say what was proved of libraries that ask for no more than they may."""
+    from kernel_builder.check.abi import is_for_one_torch
     from kernel_builder.check.macos import is_mac_library
 
+    own = sum(map(is_for_one_torch, libraries)) if interfaces.torch is not None else 0
     mac = {is_mac_library(place.read_bytes()[:4]) for place in libraries}
     need = [interfaces.manylinux, f"Python {'.'.join(map(str, interfaces.python))}"]
     need += [f"torch's stable ABI {interfaces.torch}"] if interfaces.torch is not None else []
@@ -109,7 +111,8 @@ def _describe_good(libraries: tuple[Path, ...], interfaces: Interfaces) -> str:
         need.append(f"macOS {'.'.join(map(str, interfaces.macos))}")
     count = len(libraries)
     what = f"{count} librar{'y needs' if count == 1 else 'ies need'} no more than "
-    return what + ", ".join(need) if count else "ok, no libraries"
+    more = f"; {own} of them, for one torch each, need that torch" if own else ""
+    return what + ", ".join(need) + more if count else "ok, no libraries"
 
 
 def _stable_abi_of(name: str) -> MajorMinor | None:

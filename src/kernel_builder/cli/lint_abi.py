@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -22,7 +22,8 @@ def lint_abi(directory: Path, as_json: bool) -> None:
     from kernel_builder.config.read import read_build
     from kernel_builder.errors import ProjectError
     from kernel_builder.known import read_known
-    from kernel_builder.sources import read_sources
+    from kernel_builder.per_torch import split_per_torch
+    from kernel_builder.sources import listed_paths, read_sources
 
     place = place_of(directory)
     build = read_build(place)
@@ -30,12 +31,10 @@ def lint_abi(directory: Path, as_json: bool) -> None:
         raise ProjectError(
             f"{place}: a [tvm-ffi] kernel uses nothing of torch, so no torch's interface binds it"
         )
-    sources = read_sources(place, build)
-    # These are for the full interface whatever they call.
-    free = {path for each in build.components if each.per_torch for path in each.src}
-    files = sorted(
-        {each.path for each in sources.listed if Path(each.path).suffix in SUFFIXES} - free
-    )
+    read_sources(place, build)
+    # What only per-torch components list is for the full interface, whatever it calls.
+    bound = replace(build, components=split_per_torch(build.components)[0])
+    files = [path for path in listed_paths(bound) if Path(path).suffix in SUFFIXES]
     texts = [((place / file).read_text(encoding="utf-8", errors="replace"), file) for file in files]
     findings = [finding for text, file in texts for finding in check_stable_source(text, file)]
     warnings = [finding for text, file in texts for finding in check_texts(text, file)]

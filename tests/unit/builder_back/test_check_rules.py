@@ -146,6 +146,11 @@ def test_a_shim_that_is_too_new_names_the_version_that_has_it() -> None:
             "float* at::TensorBase::data_ptr<float>() const",
         ),
         ("_ZNR5torch7Library4_defEv", "torch::Library::_def() &"),
+        ("_ZN6caffe28TypeMeta13typeMetaDatasEv", "caffe2::TypeMeta::typeMetaDatas()"),
+        (
+            "_ZN3c10lsERSoRKNS_12OperatorNameE",
+            "c10::operator<<(std::ostream&, c10::OperatorName const&)",
+        ),
     ],
 )
 def test_torch_in_any_place_of_a_cpp_name_is_unstable(mangled: str, readable: str) -> None:

@@ -19,7 +19,7 @@ from kernel_builder.errors import ConfigError
 from kernel_builder.op_id import make_op_id
 from kernel_builder.package import format_ops
 from kernel_builder.per_torch import find_loadable
-from kernel_builder.per_torch_check import judge_parts
+from kernel_builder.per_torch_check import has_conditions, judge_parts
 from kernel_builder.plan import plan
 from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.registrations import Registration, Registrations
@@ -166,7 +166,31 @@ def test_a_processor_without_pinned_headers_is_told_of() -> None:
     made = plan(build, sources_of(build), host=replace(GPU_HOST, cpu="aarch64"))
     compiled = next(each for each in made.variants if each.units)
     assert compiled.per_torch == ()
-    assert any("no per-torch library is built" in note for note in made.notes)
+    assert any("no headers of torch are pinned for its processor" in note for note in made.notes)
+
+
+@pytest.mark.usefixtures("pinned")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('stable-abi = "2.10"\nminver = "2.14"', "maxver of [torch] leave none of them"),
+        ('stable-abi = "2.14"', "stable-abi, minver and maxver"),
+    ],
+)
+def test_bounds_that_leave_no_release_are_told_of(change: str, said: str) -> None:
+    build = parse_build(TEXT.replace('stable-abi = "2.10"', change).encode())
+    newest = replace(GPU_HOST, torch=TorchBuild("2.14.0", MajorMinor(2, 14)))
+    notes = plan(build, sources_of(build), host=newest).notes
+    assert any("headers are pinned of torch 2.9, 2.12, 2.13" in n and said in n for n in notes)
+
+
+@pytest.mark.usefixtures("pinned")
+def test_a_variant_without_such_components_is_told_nothing() -> None:
+    text = f'{TEXT}\n[kernel.plain]\nbackend = "cpu"\ndepends = ["torch"]\nsrc = ["csrc/cpu.cpp"]\n'
+    build = parse_build(text.encode())
+    made = plan(build, sources_of(build), host=GPU_HOST)
+    assert {each.backend for each in made.variants if each.units} == set(build.general.backends)
+    assert not any("no per-torch library" in note for note in made.notes)
 
 
 @pytest.mark.usefixtures("pinned")
@@ -250,6 +274,29 @@ def test_they_give_no_code_to_an_op_that_is_not_there() -> None:
 
 def test_they_do_not_take_the_place_of_code_that_is_there() -> None:
     assert judge(key="CUDA") == [("per-torch-op", "norm")]
+
+
+def test_they_give_code_once() -> None:
+    """In two files, or in one: torch takes the last one that it comes to, and warns."""
+    call = Registration(source="node.cpp", namespace="_k", name="norm", key="AutogradCUDA")
+    for second in (call, replace(call, source="other.cpp")):
+        found = list(judge_parts("_k", MAIN, Registrations(calls=(call, second))))
+        assert {each.rule for each in found} == {"per-torch-op"}
+        assert "2 times" in found[0].message
+    other = replace(call, key="AutogradCPU")
+    assert not list(judge_parts("_k", MAIN, Registrations(calls=(call, other))))
+
+
+@pytest.mark.parametrize(
+    ("text", "depends"),
+    [("#pragma once\n", False), ("  # if TORCH_VERSION_MINOR > 11\n", True), ("#ifdef X\n", True)],
+)
+def test_only_conditions_make_sources_say_other_things_of_each_torch(
+    tmp_path: Path, text: str, depends: bool
+) -> None:
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "node.cpp").write_text(f"// an #if\n{text}int x;\n")
+    assert has_conditions(tmp_path) is depends
 
 
 def test_another_namespace_is_refused() -> None:

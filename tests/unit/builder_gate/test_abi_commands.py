@@ -9,6 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 from toy_variant import write_toy_metadata
 
+from kernel_builder.check import abi
+from kernel_builder.check.abi import Interfaces
+from kernel_builder.check.abi import check_abi as find_faults
 from kernel_builder.check.glibc import check_symbol_versions
 from kernel_builder.check.macos import check_macos, read_mac_images
 from kernel_builder.check.python_abi import check_python_abi
@@ -23,6 +26,7 @@ from kernel_spec.backend import BackendKind
 from kernel_spec.binary import ElfFacts, Symbol
 from kernel_spec.digest import digest_tree
 from kernel_spec.metadata import format_metadata, parse_metadata
+from kernel_spec.version import MajorMinor
 
 NAMES = ("torch-cpu", "torch-cuda")
 
@@ -100,6 +104,25 @@ def test_a_library_that_cannot_be_read_is_not_fine(project: Path) -> None:
     assert result.exit_code == 1
     assert "torch-cpu: sub/x.pyd: unreadable" in result.output
     assert "torch-cuda: ok, no libraries" in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("k.abi3.so", True), ("k.torch213.so", False), ("other.torch213.so", True)],
+)
+def test_a_library_for_one_torch_may_ask_for_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bound: bool
+) -> None:
+    """One without a main library beside it is none, whatever it is called."""
+    (tmp_path / "k.abi3.so").write_bytes(b"")
+    (tmp_path / name).write_bytes(b"")
+    full, stable = library(("_ZN2at4fullEv", None)), library()
+    monkeypatch.setattr(
+        abi, "read_elf", lambda place: (full if place.name == name else stable).facts
+    )
+    rules = Interfaces(manylinux="manylinux_2_28", python=(3, 9), torch=MajorMinor(2, 10))
+    found = [(each.file, each.symbol) for each in find_faults(tmp_path, rules)]
+    assert found == ([(name, "at::full()")] if bound else [])
 
 
 def test_builds_that_are_whole_pass(project: Path) -> None:

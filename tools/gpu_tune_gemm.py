@@ -27,9 +27,11 @@ sys.path.insert(0, str(ROOT / "src"))
 TABLE = ROOT / "kernels-community/gemm/csrc/cuda/tile_table.h"
 FILE = ROOT / "docs/kernels/gemm.json"
 PROCESSORS = 132
-BYTES_PER_MICROSECOND = 10.0e6  # kCacheBytesPerMicrosecond
-OUTSIDE = 1.08  # kOutside
-ROWS = (8, 32, 64, 100, 128, 192, 256, 384, 512, 640, 768, 1024, 1536, 2048, 4096)
+BYTES_PER_MICROSECOND = 13.0e6  # kCacheBytesPerMicrosecond
+ROWS = (
+    *(1, 5, 8, 16, 32, 48, 64, 65, 96, 100, 128, 130, 160, 192, 200, 256, 300, 333, 384, 500, 512),
+    *(640, 700, 768, 896, 1000, 1024, 1025, 1200, 1536, 2000, 2048, 3000, 4095, 4096),
+)
 COLUMNS_AND_K = (
     *((1536, 7168), (4608, 7168), (7168, 2304), (4096, 4096)),
     *((7168, 256), (2048, 7168), (8192, 1024)),
@@ -76,7 +78,7 @@ def ceil(a: int, b: int) -> int:
 
 
 def weigh(tile: Tile, shape: Shape) -> tuple[list[float], float]:
-    """How often an estimate counts a step alone, a step, an end, a launch; and what bytes take."""
+    """How often an estimate counts each cost of a tile, and what the bytes of the product take."""
     m, n, k = shape
     cluster = tile.along_m * tile.along_n * tile.splits
     units = ceil(m, tile.rows * tile.along_m) * ceil(n, tile.columns * tile.along_n)
@@ -84,39 +86,42 @@ def weigh(tile: Tile, shape: Shape) -> tuple[list[float], float]:
     reached = PROCESSORS * 10 // 11 if cluster > 2 else PROCESSORS
     rounds = ceil(blocks, reached * tile.per_processor)
     together = min(tile.per_processor, ceil(blocks, reached))
-    full = 1.0
-    if rounds == 1 and tile.per_processor > 1:
-        full = (together - 1) / (tile.per_processor - 1)
+    alone, beside, full = 0.0, 0.0, 1.0
+    if rounds == 1 and together == 1:
+        beside = blocks / reached
+        alone, full = 1.0 - beside, 0.0
     elif rounds == 1:
-        full = blocks / PROCESSORS
+        full = (together - 1) / (tile.per_processor - 1)
+        beside = 1.0 - full
     steps = ceil(k // 128, tile.splits)
-    loaded = min(tile.rows, ceil(m, 8) * 8) + tile.columns
+    loaded = min(tile.rows, m)
+    counted = rounds * steps
+    part = counted * (loaded + tile.columns) / (tile.rows + tile.columns)
     sums = together if tile.splits > 1 else 1
-    part = loaded / (tile.rows + tile.columns)
-    height = tile.rows * tile.along_m
-    counted = rounds * steps * (OUTSIDE if rounds == 1 and m > height and m % height else 1)
-    weights = [counted * (1 - full), counted * full * part, rounds * sums, 1.0]
-    return weights, blocks * steps * 128 * loaded / BYTES_PER_MICROSECOND
+    weights = [counted * alone, part * beside, part * full, rounds * sums, 1.0]
+    fetched = loaded / tile.along_n + tile.columns / tile.along_m
+    return weights, blocks * steps * 128 * fetched / BYTES_PER_MICROSECOND
 
 
 def estimate(tile: Tile, cost: list[float], shape: Shape) -> float:
     weights, bytes_us = weigh(tile, shape)
-    computing = sum(w * c for w, c in zip(weights[:3], cost[:3], strict=True))
-    return cost[3] + max(computing, bytes_us)
+    computing = sum(w * c for w, c in zip(weights[:4], cost[:4], strict=True))
+    return cost[4] + max(computing, bytes_us)
 
 
 def solve(rows: list[list[float]], wanted: list[float]) -> list[float]:
-    """Return the least squares of four costs, none negative: the best of all that leave some at 0."""
+    """Return the least squares of the costs, none negative: the best of all that leave some at 0."""
     import numpy as np
 
     matrix, right = np.array(rows), np.array(wanted)
-    best, least = [0.0] * 4, float("inf")
-    for count in range(1, 5):
-        for kept in itertools.combinations(range(4), count):
+    size = matrix.shape[1]
+    best, least = [0.0] * size, float("inf")
+    for count in range(1, size + 1):
+        for kept in itertools.combinations(range(size), count):
             found, *_ = np.linalg.lstsq(matrix[:, kept], right, rcond=None)
             error = float(((matrix[:, kept] @ found - right) ** 2).sum())
             if (found >= 0).all() and error < least:
-                least, best = error, [0.0] * 4
+                least, best = error, [0.0] * size
                 for at, value in zip(kept, found, strict=True):
                     best[at] = float(value)
     return best
@@ -125,7 +130,7 @@ def solve(rows: list[list[float]], wanted: list[float]) -> list[float]:
 def fit_tile(tile: Tile, data: list[tuple[Shape, Times]]) -> list[float]:
     """Fit one tile's costs, as round as the table has them.
 
-    A time counts less the further it is from the fastest tile's.
+    A time counts less the further it is from the fastest tile's. No step is faster where more run.
     """
     cost: list[float] | None = None
     for _ in range(3):
@@ -134,15 +139,18 @@ def fit_tile(tile: Tile, data: list[tuple[Shape, Times]]) -> list[float]:
             if tile.words not in times:
                 continue
             weights, bytes_us = weigh(tile, shape)
-            if cost is not None and estimate(tile, [*cost[:3], 0.0], shape) <= bytes_us:
+            if cost is not None and estimate(tile, [*cost[:4], 0.0], shape) <= bytes_us:
                 continue  # a time of the cache, not of the tile
             time = times[tile.words]
             importance = min(times.values()) / time / time
-            rows.append([weight * importance for weight in weights])
+            alone, beside, full, *others = weights
+            added = [alone + beside + full, beside + full, full, *others]
+            rows.append([weight * importance for weight in added])
             wanted.append(time * importance)
-        cost = solve(rows, wanted)
+        alone, beside, full, *others = solve(rows, wanted)
+        cost = [alone, alone + beside, alone + beside + full, *others]
     assert cost is not None
-    return [round(value, digits) for value, digits in zip(cost, (3, 3, 2, 1), strict=True)]
+    return [round(value, digits) for value, digits in zip(cost, (3, 3, 3, 2, 1), strict=True)]
 
 
 def find_loss(tiles: list[Tile], costs: list[list[float]], shape: Shape, times: Times) -> float:
@@ -173,7 +181,7 @@ def fit(path: Path) -> None:
         sys.exit(f"{path} has no shape with times of all tiles that are compiled now")
     costs = [fit_tile(tile, data) for tile in tiles]
     for tile, cost in zip(tiles, costs, strict=True):
-        print("    {{{:.3f}, {:.3f}, {:.2f}, {:.1f}}},".format(*cost), f" // {tile.words}")
+        print("    {{{:.3f}, {:.3f}, {:.3f}, {:.2f}, {:.1f}}},".format(*cost), f" // {tile.words}")
     print(describe("fit", [find_loss(tiles, costs, *point) for point in whole]))
     others = []
     for shape, times in whole:

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 PROJECT = Path(__file__).resolve().parents[2] / "kernels-community" / "gemm"
 REPO_ID = "kernels-community/gemm"
-TILES = 14
+TILES = 15
 UNSPLIT = 0  # a tile that sums all of K in one order
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
@@ -82,6 +82,35 @@ def test_every_tile_on_every_shape(
     assert_close(gemm, c, arguments)
     assert (guarded[0] == 7).all()
     assert (guarded[-1] == 7).all()
+
+
+# More rows than three of the highest tiles have, and a common multiple of all widths.
+WHOLE_ROWS, WHOLE_COLUMNS = 1024, 11_520
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[torch.Tensor, ...]:
+    return draw(WHOLE_ROWS, WHOLE_COLUMNS, 896, widest=6.0)
+
+
+@pytest.mark.parametrize("tile", range(TILES))
+def test_tiles_at_the_edges_have_the_bits_of_whole_ones(
+    gemm: ModuleType, tile: int, whole: tuple[torch.Tensor, ...]
+) -> None:
+    """They begin early and end with the matrix: what two of them write, both write alike."""
+    a, b, a_scale, b_scale = whole
+    expected = torch.empty(WHOLE_ROWS, WHOLE_COLUMNS, dtype=torch.bfloat16, device="cuda")
+    gemm.ops.gemm_out(expected, *whole, True, tile)
+    for m in (1, 3, 63, 65, 100, 129, 192, 255, 333, 1001):
+        for n in (8, 264, 1544, 7168, 11_512):
+            guarded = torch.full((m + 2, n), 7.0, dtype=torch.bfloat16, device="cuda")
+            c = guarded[1:-1]
+            c.fill_(float("nan"))
+            columns = -(-n // 128)
+            gemm.ops.gemm_out(c, a[:m], b[:n], a_scale[:m], b_scale[:columns], True, tile)
+            assert torch.equal(c, expected[:m, :n]), (m, n)
+            assert (guarded[0] == 7).all()
+            assert (guarded[-1] == 7).all()
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,10 @@ GEMM = Path(__file__).parents[3] / "kernels-community" / "gemm"
 HEADERS = GEMM / "csrc" / "cuda"
 BUILDER = Path(sys.executable).parent / "kernel-builder"
 
-# Prints the plan of each product, and ends with an error if a place is computed twice or never.
+# Prints the plan of each product, and ends with an error if a place is computed twice or never, or if
+# tiles leave rows out or reach beyond the last.
 PROGRAM = r"""
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -40,6 +42,16 @@ int cover(const Raster& raster, int64_t unit_rows, int64_t unit_columns, const S
   return raster.m_units * unit_rows < sizes.m || raster.n_units * unit_columns < sizes.n;
 }
 
+bool fills(int m, int units, int tile_rows) {
+  int end = 0;
+  for (int i = 0; i < units; ++i) {
+    const int row = std::min(i * tile_rows, find_last_row(m, tile_rows));
+    if (row > end) return false;
+    end = row + tile_rows;
+  }
+  return m < tile_rows || end == m;
+}
+
 int main(int count, char** words) {
   for (int i = 1; i + 2 < count; i += 3) {
     const Sizes sizes{atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]) / 128};
@@ -47,6 +59,7 @@ int main(int count, char** words) {
       const Raster raster = choose_raster(tile, sizes, 132);
       const int rows = tile.rows * tile.along_m, columns = tile.columns * tile.along_n;
       if (const int fault = cover(raster, rows, columns, sizes)) return fault;
+      if (!fills(sizes.m, raster.m_units * tile.along_m, tile.rows)) return 5;
     }
     const Raster strips = choose_strips(sizes.m, sizes.n, 132);
     if (const int fault = cover(strips, 128, 128, sizes)) return fault;
@@ -75,8 +88,8 @@ int main(int count, char** words) {
     std::puts("");
   }
   for (const TileFacts& tile : kTiles) {
-    const auto& [step_alone, step, end, launch] = tile.cost;
-    std::printf("%g %g %g %g ", step_alone, step, end, launch);
+    const auto& [step_alone, step_beside, step, end, launch] = tile.cost;
+    std::printf("%g %g %g %g %g ", step_alone, step_beside, step, end, launch);
   }
 }
 """
@@ -162,7 +175,7 @@ def test_the_estimate_is_the_one_that_is_fitted_and_the_costs_are_its(tmp_path: 
     shapes = [(8, 4608, 7168), (100, 4096, 4096), (300, 7168, 256), (4096, 4096, 4096)]
     *estimates, last = ask(ESTIMATES, tmp_path, shapes)
     words = [float(word) for word in last.split()]
-    costs = [words[at : at + 4] for at in range(0, len(words), 4)]
+    costs = [words[at : at + 5] for at in range(0, len(words), 5)]
     tiles = gpu_tune_gemm.read_tiles()
     for shape, line in zip(shapes, estimates, strict=True):
         expected = [gpu_tune_gemm.estimate(*each, shape) for each in zip(tiles, costs, strict=True)]

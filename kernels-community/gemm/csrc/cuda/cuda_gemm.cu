@@ -218,6 +218,7 @@ void launch_tile(
   const TileFacts& tile = kTiles[index];
   const Sizes sizes = {product.m, product.n, product.k_blocks()};
   Problem problem = describe_problem(product, c, choose_raster(tile, sizes, queue.processors));
+  problem.last_row = find_last_row(problem.m, tile.rows);
   problem.waits_late = waits_late;
   const int box_a = fit_box(tile.load_rows_a, tile.rows, product.m);
   const int box_b = fit_box(tile.load_rows_b, tile.columns, product.n);

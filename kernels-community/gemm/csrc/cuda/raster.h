@@ -25,6 +25,10 @@ constexpr Unit find_unit(const Raster& raster, int index) {
   return {first + within % height, within / height};
 }
 
+// Where a tile of so many rows begins at the latest: the last one ends with the matrix and overlaps
+// the one before it, since the copy engine is slow where a load is mostly outside of a matrix.
+constexpr int find_last_row(int m, int tile_rows) { return m > tile_rows ? m - tile_rows : 0; }
+
 // The same cut into strips instead, one place wide and `band` places high.
 constexpr int count_strips(const Raster& raster) {
   return (raster.m_units + raster.band - 1) / raster.band * raster.n_units;

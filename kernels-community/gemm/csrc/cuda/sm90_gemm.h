@@ -33,21 +33,26 @@ struct Problem {
   int k_blocks;
   int stage_bytes;  // that the copy engine brings in one step
   Raster raster;    // of the clusters
+  int last_row;     // where a tile begins at the latest
   bool waits_late;  // for the kernel before it, of which it needs nothing
 };
 
+// Where a tile begins in C, and the first of its rows that the tile above does not have.
 struct Place {
-  int m_block;
-  int n_block;
+  int row;
+  int own_row;
+  int column;
 };
 
-// Where the tile of number `unit` lies, for the block `sharer` of its cluster.
+// The place of the tile of number `unit`, for the block `sharer` of its cluster.
 template <class Tile>
 __device__ __forceinline__ Place locate(const Problem& problem, int unit, int sharer) {
   const auto [m, n] = find_unit(problem.raster, unit);
   constexpr int kAlongM = Tile::kShare == Share::kB ? Tile::kSharers : 1;
   constexpr int kAlongN = Tile::kShare == Share::kA ? Tile::kSharers : 1;
-  return {m * kAlongM + (kAlongM > 1 ? sharer : 0), n * kAlongN + (kAlongN > 1 ? sharer : 0)};
+  const int own_row = (m * kAlongM + (kAlongM > 1 ? sharer : 0)) * Tile::kRows;
+  const int column = (n * kAlongN + (kAlongN > 1 ? sharer : 0)) * Tile::kColumns;
+  return {min(own_row, problem.last_row), own_row, column};
 }
 
 // A position in the ring.
@@ -117,8 +122,6 @@ __device__ __forceinline__ void load_operands(
   Ring<Tile::kStages> ring;
   for (int unit = block.first_unit; unit < block.units; unit += block.unit_step) {
     const Place place = locate<Tile>(problem, unit, block.sharer);
-    const int row_a = place.m_block * Tile::kRows;
-    const int row_b = place.n_block * Tile::kColumns;
     for (int k = block.k_begin; k < block.k_end; ++k) {
       ptx::wait(block.empty(ring.stage), ring.parity ^ 1);
       const uint32_t full = block.full(ring.stage);
@@ -126,18 +129,18 @@ __device__ __forceinline__ void load_operands(
       if constexpr (Tile::kShare == Share::kA) {
         const int part = block.sharer * Tile::kLoadRowsA;
         ptx::load_tile_shared(
-            block.a(ring.stage) + part * kBlockK, &a_map, full, k * kBlockK, row_a + part,
+            block.a(ring.stage) + part * kBlockK, &a_map, full, k * kBlockK, place.row + part,
             sharing);
       } else {
-        ptx::load_tile(block.a(ring.stage), &a_map, full, k * kBlockK, row_a);
+        ptx::load_tile(block.a(ring.stage), &a_map, full, k * kBlockK, place.row);
       }
       if constexpr (Tile::kShare == Share::kB) {
         const int part = block.sharer * Tile::kLoadRowsB;
         ptx::load_tile_shared(
-            block.b(ring.stage) + part * kBlockK, &b_map, full, k * kBlockK, row_b + part,
+            block.b(ring.stage) + part * kBlockK, &b_map, full, k * kBlockK, place.column + part,
             sharing);
       } else {
-        ptx::load_tile(block.b(ring.stage), &b_map, full, k * kBlockK, row_b);
+        ptx::load_tile(block.b(ring.stage), &b_map, full, k * kBlockK, place.column);
       }
       ring.advance();
     }
@@ -150,8 +153,8 @@ __device__ __forceinline__ void load_tile_scales(
     Ring<Tile::kStages>& ring, const Problem& problem, const Block<Tile>& block,
     const Place& place) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = place.m_block * Tile::kRows + lane;
-  const int column = place.n_block * Tile::kColumns + lane * Tile::kScaleColumns;
+  const int row = place.row + lane;
+  const int column = place.column + lane * Tile::kScaleColumns;
   const bool has_b = lane < Tile::kScalesB && column < problem.n;
   const float* a = problem.a_scale + row * problem.a_scale_m_stride;
   const float* b = problem.b_scale + (has_b ? column / 128 : 0) * problem.b_scale_n_stride;
@@ -277,8 +280,8 @@ __device__ __forceinline__ void clear(Sums<Tile>& sums) {
   }
 }
 
-// Multiplies the steps of K of one tile. `group` is this warpgroup. While it scales its sums, the
-// other warpgroup multiplies.
+// Multiplies the steps of K of one tile, each on its own. `group` is this warpgroup. While it
+// scales its sums, the other warpgroup multiplies.
 template <class Tile>
 __device__ __forceinline__ void multiply_tile(
     Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
@@ -342,6 +345,50 @@ __device__ __forceinline__ void multiply_steps_in_parts(
   }
 }
 
+// `steps` steps of K by all columns, with two sets of sums: while one is scaled, the next step
+// multiplies into the other.
+template <class Tile, int steps>
+__device__ __forceinline__ void multiply_steps_in_turns(
+    Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
+  static_assert(Tile::kWaves == 1);
+  const int row = group * 64;
+  float sets[2][Tile::kColumns / 2];
+  ptx::wait(block.full(ring.stage), ring.parity);
+  Scales<Tile> scales = read_scales<Tile>(block.scales(ring.stage), group);
+  queue_step<Tile, Tile::kColumns>(sets[0], block, ring.stage, ring.stage, row, 0);
+#pragma unroll
+  for (int step = 0; step < steps; ++step) {
+    const int stage = ring.stage;
+    const Scales<Tile> now = scales;
+    ring.advance();
+    if (step < steps - 1) {
+      ptx::wait(block.full(ring.stage), ring.parity);
+      scales = read_scales<Tile>(block.scales(ring.stage), group);
+      float(&next)[Tile::kColumns / 2] = sets[(step + 1) % 2];
+      queue_step<Tile, Tile::kColumns>(next, block, ring.stage, ring.stage, row, 0);
+      wait_for_sums<1>();
+    } else {
+      wait_for_sums<0>();
+    }
+    release_stage(block, stage);
+    add_scaled<Tile, Tile::kColumns>(sums.values[0], sets[step % 2], now, 0, 0);
+  }
+}
+
+template <class Tile>
+__device__ __forceinline__ void multiply_tile_in_turns(
+    Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
+  constexpr int kSteps = 8;
+  int k = block.k_begin;
+  for (; k + kSteps <= block.k_end; k += kSteps) {
+    multiply_steps_in_turns<Tile, kSteps>(sums, ring, block, group);
+  }
+  for (; k + 2 <= block.k_end; k += 2) {
+    multiply_steps_in_turns<Tile, 2>(sums, ring, block, group);
+  }
+  if (k < block.k_end) multiply_steps_in_turns<Tile, 1>(sums, ring, block, group);
+}
+
 template <class Tile>
 __device__ __forceinline__ void multiply_tile_in_parts(
     Sums<Tile>& sums, Ring<Tile::kStages>& ring, const Block<Tile>& block, int group) {
@@ -359,11 +406,12 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
 }
 
 // Rounds the sums and hands them to the copy engine, which clips at the edges of C. A warp writes
-// its 16 rows on its own, so warps do not wait for each other.
+// its 16 rows on its own, so warps do not wait for each other. Where some of them are also the tile
+// above's, both write the same bits.
 template <class Tile>
 __device__ __forceinline__ void store_tile(
-    const Sums<Tile>& sums, const CUtensorMap& c_map, const Block<Tile>& block, const Place& place,
-    int group) {
+    const Sums<Tile>& sums, const CUtensorMap& c_map, const Problem& problem,
+    const Block<Tile>& block, const Place& place, int group) {
   constexpr int kPitch = Tile::kPieceColumns * 2;
   constexpr int kSlot = (Tile::kPieceBytes + 1023) / 1024 * 1024;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -398,12 +446,9 @@ __device__ __forceinline__ void store_tile(
       }
       ptx::fence_for_bulk();
       __syncwarp();
-      if (lane == 0) {
-        const int first_row =
-            place.m_block * Tile::kRows + (group * Tile::kWaves + wave) * 64 + warp * 16;
-        ptx::store_tile(
-            &c_map, buffer, place.n_block * Tile::kColumns + piece * Tile::kPieceColumns,
-            first_row);
+      const int first_row = place.row + (group * Tile::kWaves + wave) * 64 + warp * 16;
+      if (lane == 0 && first_row + 16 > place.own_row && first_row < problem.m) {
+        ptx::store_tile(&c_map, buffer, place.column + piece * Tile::kPieceColumns, first_row);
       }
     }
   }
@@ -455,9 +500,9 @@ __device__ __forceinline__ void add_partial_sums(
       sums[0] += low.x, sums[1] += low.y, sums[2] += low.z, sums[3] += low.w;
       sums[4] += high.x, sums[5] += high.y, sums[6] += high.z, sums[7] += high.w;
     }
-    const int c_row = place.m_block * Tile::kRows + row;
-    const int c_column = place.n_block * Tile::kColumns + column;
-    if (c_row < problem.m && c_column < problem.n) {
+    const int c_row = place.row + row;
+    const int c_column = place.column + column;
+    if (c_row >= place.own_row && c_row < problem.m && c_column < problem.n) {
       const uint4 packed = {
           pack(sums[0], sums[1]), pack(sums[2], sums[3]), pack(sums[4], sums[5]),
           pack(sums[6], sums[7])};
@@ -522,10 +567,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm) gemm_kerne
       if constexpr (Tile::kParts > 1) {
         multiply_tile_in_parts(sums, ring, block, group);
       } else {
-        multiply_tile(sums, ring, block, group);
+        multiply_tile_in_turns(sums, ring, block, group);
       }
       if constexpr (Tile::kSplits == 1) {
-        store_tile(sums, c_map, block, place, group);
+        store_tile(sums, c_map, problem, block, place, group);
       } else {
         // The grid of a split product holds every tile, so this happens once.
         leave_partial_sums(sums, block, group);

@@ -74,7 +74,10 @@ __device__ __forceinline__ void walk_strips(
     const int first = unit / raster.n_units * raster.band;
     const int end = min(first + raster.band, raster.m_units);
     begin_strip(n);
-    for (int m = first; m < end; ++m) do_tile(Place{m, n});
+    for (int m = first; m < end; ++m) {
+      const int row = m * TurningTile::kRows;
+      do_tile(Place{row, row, n * TurningTile::kColumns});
+    }
   }
 }
 
@@ -94,7 +97,7 @@ __device__ __forceinline__ void load_as_they_lie(
   };
   walk_strips(
       problem.raster, [&](int n) { load(b_map, n * TurningTile::kColumns); },
-      [&](const Place& place) { load(a_map, place.m_block * TurningTile::kRows); });
+      [&](const Place& place) { load(a_map, place.row); });
 }
 
 // How a lane takes part in turning 16 rows of 32 K.
@@ -200,7 +203,7 @@ __device__ __forceinline__ void multiply_strips(
     Sums<TurningTile> sums;
     clear(sums);
     multiply_tile(sums, ring, block, group);
-    store_tile(sums, c_map, block, place, group);
+    store_tile(sums, c_map, problem, block, place, group);
   });
   if (speaks) ptx::wait_stores_read<0>();
 }

@@ -33,7 +33,8 @@ constexpr int greatest_divisor(int a, int b) { return b == 0 ? a : greatest_divi
 
 // One way to cut. `groups` warpgroups multiply, each `waves` times 64 rows by all the columns.
 // `sharers` blocks of a cluster share an operand; `splits` of them divide K among themselves.
-// With several `parts` of the columns, a warpgroup scales one while it multiplies the next.
+// With several `parts` of the columns, a warpgroup scales one while it multiplies the next. With
+// one, it scales a step of K while it multiplies the next, in registers for all columns thrice.
 template <
     int groups, int waves, int columns, Share share, int sharers, int splits, int blocks_per_sm,
     int parts = 1>

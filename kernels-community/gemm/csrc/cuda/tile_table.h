@@ -10,11 +10,12 @@
 
 namespace gemm::cuda {
 
-// What a tile takes, in microseconds: a step of K where few tiles run, and where as many run as
-// fit; the rest of a tile; the rest of a launch. Fitted to the times of 126 shapes on an H200
-// (docs/kernels/gemm.md).
+// What a tile takes, in microseconds: a step of K where few tiles run, where each processor has
+// one, and where as many run as fit, or more; the rest of a tile; the rest of a launch. Fitted
+// to the times of 321 shapes on an H200 (docs/kernels/gemm.md).
 struct Cost {
   double step_alone;
+  double step_beside;
   double step;
   double end;
   double launch;
@@ -66,40 +67,41 @@ struct TileList {
 };
 
 using Compiled = TileList<
-    Tile<2, 1, 128, Share::kNothing, 1, 1, 1, 2>,
+    Tile<2, 1, 128, Share::kNothing, 1, 1, 1>,
     Tile<2, 1, 256, Share::kNothing, 1, 1, 1, 4>,
     Tile<2, 1, 192, Share::kNothing, 1, 1, 1, 2>,
     Tile<2, 1, 160, Share::kNothing, 1, 1, 1, 2>,
     Tile<2, 1, 144, Share::kNothing, 1, 1, 1, 2>,
     Tile<2, 1, 96, Share::kB, 2, 1, 1>,
-    Tile<2, 1, 192, Share::kNothing, 1, 2, 1>,
+    Tile<2, 1, 128, Share::kNothing, 1, 2, 1>,
     Tile<1, 1, 128, Share::kNothing, 1, 1, 2>,
     Tile<1, 1, 128, Share::kNothing, 1, 2, 2>,
     Tile<1, 1, 128, Share::kNothing, 1, 4, 2>,
+    Tile<1, 1, 64, Share::kNothing, 1, 1, 2>,
+    Tile<1, 1, 64, Share::kNothing, 1, 2, 2>,
+    Tile<1, 1, 64, Share::kNothing, 1, 4, 2>,
     Tile<1, 1, 64, Share::kNothing, 1, 1, 3>,
-    Tile<1, 1, 64, Share::kNothing, 1, 2, 3>,
-    Tile<1, 1, 64, Share::kNothing, 1, 4, 3>,
-    Tile<2, 1, 128, Share::kNothing, 1, 2, 1, 2>>;
+    Tile<1, 1, 64, Share::kNothing, 1, 4, 3>>;
 
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
-    {0.334, 0.409, 0.74, 1.9},
-    {0.579, 0.753, 1.73, 1.7},
-    {0.420, 0.560, 1.10, 2.0},
-    {0.387, 0.489, 1.00, 1.9},
-    {0.370, 0.460, 1.05, 1.7},
-    {0.291, 0.337, 0.72, 2.3},
-    {0.491, 0.645, 5.26, 0.0},
-    {0.292, 0.412, 0.82, 1.6},
-    {0.305, 0.521, 1.70, 1.5},
-    {0.357, 0.632, 1.54, 1.3},
-    {0.187, 0.347, 0.74, 1.6},
-    {0.194, 0.456, 0.86, 2.0},
-    {0.264, 0.585, 0.92, 0.9},
-    {0.343, 0.438, 4.54, 0.0},
+    {0.321, 0.359, 0.384, 0.82, 1.7},
+    {0.587, 0.754, 0.759, 1.68, 1.4},
+    {0.434, 0.536, 0.562, 1.09, 1.8},
+    {0.404, 0.465, 0.494, 0.92, 1.7},
+    {0.389, 0.434, 0.465, 0.99, 1.6},
+    {0.292, 0.302, 0.324, 0.74, 2.0},
+    {0.335, 0.435, 0.440, 3.98, 0.0},
+    {0.241, 0.281, 0.507, 0.69, 1.5},
+    {0.187, 0.363, 0.532, 1.61, 1.2},
+    {0.192, 0.529, 0.701, 1.27, 0.6},
+    {0.166, 0.166, 0.261, 0.48, 1.7},
+    {0.196, 0.226, 0.356, 1.12, 0.8},
+    {0.329, 0.329, 0.398, 1.13, 0.3},
+    {0.174, 0.174, 0.477, 0.41, 1.7},
+    {0.332, 0.332, 0.623, 0.73, 0.8},
 }});
 
-constexpr double kCacheBytesPerMicrosecond = 10.0e6;
-constexpr double kOutside = 1.08;  // of a step, where the last of few tiles reach beyond the matrix
+constexpr double kCacheBytesPerMicrosecond = 13.0e6;
 constexpr double kTailStart = 3.5;  // microseconds that a second launch costs beside its work
 
 struct Sizes {
@@ -121,7 +123,7 @@ constexpr int count_n_units(const TileFacts& tile, int64_t n) {
 
 // Rows of A that a block loads in one step: a tile higher than the matrix leaves out the rest.
 constexpr int64_t count_loaded_rows(int tile_rows, int64_t m) {
-  return std::min<int64_t>(tile_rows, (m + 7) / 8 * 8);
+  return std::min<int64_t>(tile_rows, m);
 }
 
 // How many processors the clusters of a tile reach with a block each: of four, they leave some out.
@@ -129,32 +131,44 @@ constexpr int64_t count_reached(const TileFacts& tile, int processors) {
   return tile.cluster() > 2 ? processors * 10 / 11 : processors;
 }
 
+// Which of the three steps of Cost a step is, in parts of 1.
+struct StepMix {
+  double alone;
+  double beside;
+  double full;
+};
+
+constexpr StepMix mix_steps(int64_t blocks, int64_t reached, int64_t blocks_per_sm) {
+  if (blocks > reached * blocks_per_sm) return {0.0, 0.0, 1.0};
+  if (blocks <= reached) {
+    const double used = static_cast<double>(blocks) / static_cast<double>(reached);
+    return {1.0 - used, used, 0.0};
+  }
+  const double full = static_cast<double>(ceil_divide(blocks, reached) - 1) /
+                      static_cast<double>(blocks_per_sm - 1);
+  return {0.0, 1.0 - full, full};
+}
+
 constexpr double estimate(const TileFacts& tile, const Sizes& sizes, int processors) {
+  const Cost& cost = tile.cost;
   const int64_t blocks = static_cast<int64_t>(count_m_units(tile, sizes.m)) *
                          count_n_units(tile, sizes.n) * tile.cluster();
   const int64_t reached = count_reached(tile, processors);
   const int64_t rounds = ceil_divide(blocks, reached * tile.blocks_per_sm);
-  // Blocks on the fullest processor, and how full it is; where it holds one, how full all are.
-  const int64_t together =
-      std::min<int64_t>(tile.blocks_per_sm, ceil_divide(blocks, reached));
-  const double full = rounds > 1 ? 1.0
-                      : tile.blocks_per_sm > 1
-                          ? static_cast<double>(together - 1) / (tile.blocks_per_sm - 1)
-                          : static_cast<double>(blocks) / static_cast<double>(processors);
   const int64_t steps = ceil_divide(sizes.k_blocks, tile.splits);
-  const double loaded =
-      static_cast<double>(count_loaded_rows(tile.rows, sizes.m) + tile.columns);
-  const int height = tile.rows * tile.along_m;
-  const bool outside = rounds == 1 && sizes.m > height && sizes.m % height != 0;
-  const double step = (tile.cost.step_alone * (1.0 - full) +
-                       tile.cost.step * full * loaded / (tile.rows + tile.columns)) *
-                      (outside ? kOutside : 1.0);
+  const auto loaded = static_cast<double>(count_loaded_rows(tile.rows, sizes.m));
+  const StepMix mix = mix_steps(blocks, reached, tile.blocks_per_sm);
+  const double step = cost.step_alone * mix.alone +
+                      (cost.step_beside * mix.beside + cost.step * mix.full) *
+                          (loaded + tile.columns) / (tile.rows + tile.columns);
   // The parts of K are summed through the network of the cluster, which blocks have in common.
-  const double end = tile.cost.end * (tile.splits > 1 ? static_cast<double>(together) : 1.0);
+  const int64_t together = std::min<int64_t>(tile.blocks_per_sm, ceil_divide(blocks, reached));
+  const double end = cost.end * (tile.splits > 1 ? static_cast<double>(together) : 1.0);
   const double computing =
       static_cast<double>(rounds) * (static_cast<double>(steps) * step + end);
-  const double bytes = static_cast<double>(blocks * steps * kBlockK) * loaded;
-  return tile.cost.launch + std::max(computing, bytes / kCacheBytesPerMicrosecond);
+  const double fetched = loaded / tile.along_n + static_cast<double>(tile.columns) / tile.along_m;
+  const double bytes = static_cast<double>(blocks * steps * kBlockK) * fetched;
+  return cost.launch + std::max(computing, bytes / kCacheBytesPerMicrosecond);
 }
 
 // A tile for the rows before `split`, and one for the others, if there are any.

@@ -20,6 +20,7 @@ from kernel_builder.config.table import Faults
 from kernel_builder.known import read_known
 from kernel_spec.backend import BackendKind
 
+_CXX = (".cpp", ".cc", ".cxx", ".c")
 _DEVICE_CODE = (".cu", ".hip", ".mm", ".metal", ".sycl")
 # Faults of the current edition that older ones were allowed, since published projects have them.
 STRICTER = frozenset({"bad-arch", "no-files"})
@@ -132,6 +133,9 @@ def _check_per_torch(build: Build, faults: Faults) -> None:
             if text.lower().endswith(_DEVICE_CODE):
                 message = f'"{text}" is device code; a per-torch component is C++ alone'
                 faults.add(("kernel", component.name, "src", index), "per-torch", message)
+        if not any(text.lower().endswith(_CXX) for text in component.src):
+            message = "none of its files is C++ to compile (.cpp), so there is nothing for each torch"
+            faults.add(("kernel", component.name, "src"), "per-torch", message)
 
 
 def _check_torch_free(build: Build, faults: Faults) -> None:

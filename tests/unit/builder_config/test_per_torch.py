@@ -107,6 +107,7 @@ def plan_cuda(text: str = TEXT, host: Host = GPU_HOST) -> tuple[VariantBuild, Va
     [
         (('stable-abi = "2.10"\n', ""), 20, "is for projects for torch's stable ABI"),
         (('"csrc/node.cpp"', '"csrc/node.cu"'), 22, "C++ alone"),
+        (('"csrc/node.cpp", ', ""), 22, "nothing for each torch"),
         (("per-torch = true", 'per-torch = "yes"'), 21, "true or false"),
         (("edition = 5", "edition = 4"), 21, "per-torch"),
         (

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ import pytest
 import torch
 from lacking import require_commands
 from torch.utils.checkpoint import checkpoint
+
+import kernel_builder
 
 PROJECT = Path(__file__).parents[3] / "kernels-community" / "triton-layer-norm"
 ID = "_norm_node_on_a_cpu"
@@ -63,6 +66,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("node") / "node.so"
     command = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden"]
     command += ["-Wall", "-Wextra", "-Werror", f"-DTORCH_EXTENSION_NAME={ID}"]
+    # registration.h, as the builder gives it to every kernel, and Python's own headers for it.
+    templates = Path(kernel_builder.__file__).parent / "templates"
+    command += [f"-I{templates}", f"-isystem{sysconfig.get_path('include')}"]
     command += [f"-isystem{path}" for path in include_paths()]
     command += [str(PROJECT / "csrc" / "node" / "norm_node.cpp"), "-o", str(target)]
     command += [f"-L{path}" for path in library_paths()] + ["-ltorch_cpu", "-lc10"]

@@ -12,16 +12,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-
 #include <c10/core/ScalarType.h>
-#include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 
-// Named after the ops, so that two revisions of the kernel in one process share no type.
-namespace __attribute__((visibility("hidden"))) TORCH_EXTENSION_NAME {
+#include "registration.h"
+
+namespace {
 
 using at::Tensor;
 using torch::autograd::SavedVariable;
@@ -35,16 +34,6 @@ using AddNormSchema =
     Pair(const Tensor&, const Tensor&, const Maybe&, const Maybe&, double, bool, bool);
 using NormBackwardSchema = Gradients(
     const Tensor&, const Maybe&, const Tensor&, const Maybe&, double, bool, bool, bool);
-
-std::string full_name(const std::string& name) {
-  return std::string(C10_STRINGIZE(TORCH_EXTENSION_NAME)) + "::" + name;
-}
-
-template <class Schema>
-c10::TypedOperatorHandle<Schema> find_op(const std::string& name) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  return dispatcher.findSchemaOrThrow(full_name(name).c_str(), "").typed<Schema>();
-}
 
 Maybe to_optional(const Tensor& tensor) { return tensor.defined() ? Maybe(tensor) : std::nullopt; }
 
@@ -82,7 +71,9 @@ struct Options {
 Gradients differentiate_at_once(
     const Tensor& h, const Maybe& weight, const Tensor& dy, const Maybe& dsum, double eps,
     bool is_rms, bool wants_dweight, bool wants_dbias) {
-  static const auto op = find_op<NormBackwardSchema>("cuda_norm_backward");
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow(KERNEL_OP("cuda_norm_backward"), "")
+                             .typed<NormBackwardSchema>();
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto wide = h.scalar_type();
   const bool widens = weight && wide == at::kFloat && weight->scalar_type() != wide;
@@ -163,7 +154,7 @@ struct NormNode final : torch::autograd::Node {
     }
     const auto& compiler = compiled::getPyCompilerInterface();
     const auto function = compiler->bind_function(
-        saved.get_py_compiler(), full_name(name()), &apply_to_kept, types,
+        saved.get_py_compiler(), name(), &apply_to_kept, types,
         /*is_custom_function=*/true, /*is_traceable=*/false);
     const auto edges = compiled::get_input_metadata(next_edges());
     variable_list gradients = compiler->call_function(
@@ -198,7 +189,9 @@ auto make_node_for(const Options& options, const Tensors&... inputs) {
 Tensor norm(
     c10::DispatchKeySet keys, const Tensor& x, const Maybe& weight, const Maybe& bias, double eps,
     bool is_rms) {
-  static const auto op = find_op<NormSchema>("cuda_recorded_norm");
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow(KERNEL_OP("cuda_recorded_norm"), "")
+                             .typed<NormSchema>();
   const auto call = [&] {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return op.redispatch(keys & c10::after_ADInplaceOrView_keyset, x, weight, bias, eps, is_rms);
@@ -215,7 +208,9 @@ Tensor norm(
 Pair add_norm(
     c10::DispatchKeySet keys, const Tensor& x, const Tensor& residual, const Maybe& weight,
     const Maybe& bias, double eps, bool is_rms, bool wide_sum) {
-  static const auto op = find_op<AddNormSchema>("cuda_recorded_add_norm");
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow(KERNEL_OP("cuda_recorded_add_norm"), "")
+                             .typed<AddNormSchema>();
   const auto call = [&] {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return op.redispatch(
@@ -232,9 +227,9 @@ Pair add_norm(
   return both;
 }
 
-TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, Autograd, ops) {
+}  // namespace
+
+TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, Autograd, ops) {
   ops.impl("cuda_recorded_norm", &norm);
   ops.impl("cuda_recorded_add_norm", &add_norm);
 }
-
-}  // namespace TORCH_EXTENSION_NAME

@@ -3,7 +3,7 @@
 //
 // The matrix unit reads 8-bit operands with K inside only. A block walks down strips of C, 128
 // columns wide. A strip's part of B is turned once and stays in shared memory. Tiles of A come as
-// they lie into a ring of their own, from where a warpgroup turns them into that of sm90_gemm.h.
+// they lie into a ring of their own, from where a warpgroup turns them into that of sm90_block.h.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,9 @@
 
 #include "ptx.h"
 #include "raster.h"
+#include "sm90_block.h"
 #include "sm90_gemm.h"
+#include "sm90_multiply.h"
 #include "tile.h"
 
 namespace gemm::cuda {

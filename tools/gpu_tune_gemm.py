@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "src"))
 TABLE = ROOT / "kernels-community/gemm/csrc/cuda/tile_table.h"
 FILE = ROOT / "docs/kernels/gemm.json"
 PROCESSORS = 132
-BYTES_PER_MICROSECOND = 13.0e6  # kCacheBytesPerMicrosecond
+BYTES_PER_MICROSECOND = 13.1e6  # kCacheBytesPerMicrosecond
 ROWS = (
     *(1, 5, 8, 16, 32, 48, 64, 65, 96, 100, 128, 130, 160, 192, 200, 256, 300, 333, 384, 500, 512),
     *(640, 700, 768, 896, 1000, 1024, 1025, 1200, 1536, 2000, 2048, 3000, 4095, 4096),
@@ -105,8 +105,8 @@ def weigh(tile: Tile, shape: Shape) -> tuple[list[float], float]:
 
 def estimate(tile: Tile, cost: list[float], shape: Shape) -> float:
     weights, bytes_us = weigh(tile, shape)
-    computing = sum(w * c for w, c in zip(weights[:4], cost[:4], strict=True))
-    return cost[4] + max(computing, bytes_us)
+    steps_us = sum(w * c for w, c in zip(weights[:3], cost[:3], strict=True))
+    return max(steps_us, bytes_us) + weights[3] * cost[3] + cost[4]
 
 
 def solve(rows: list[list[float]], wanted: list[float]) -> list[float]:
@@ -139,10 +139,10 @@ def fit_tile(tile: Tile, data: list[tuple[Shape, Times]]) -> list[float]:
             if tile.words not in times:
                 continue
             weights, bytes_us = weigh(tile, shape)
-            if cost is not None and estimate(tile, [*cost[:4], 0.0], shape) <= bytes_us:
+            if cost is not None and estimate(tile, [*cost[:3], 0.0, 0.0], shape) <= bytes_us:
                 continue  # a time of the cache, not of the tile
             time = times[tile.words]
-            importance = min(times.values()) / time / time
+            importance = (min(times.values()) / time) ** 2 / time
             alone, beside, full, *others = weights
             added = [alone + beside + full, beside + full, full, *others]
             rows.append([weight * importance for weight in added])

@@ -84,24 +84,24 @@ using Compiled = TileList<
     Tile<1, 1, 64, Share::kNothing, 1, 4, 3>>;
 
 inline constexpr std::array<TileFacts, Compiled::kCount> kTiles = Compiled::with({{
-    {0.321, 0.359, 0.384, 0.82, 1.7},
-    {0.587, 0.754, 0.759, 1.68, 1.4},
-    {0.434, 0.536, 0.562, 1.09, 1.8},
-    {0.404, 0.465, 0.494, 0.92, 1.7},
-    {0.389, 0.434, 0.465, 0.99, 1.6},
-    {0.292, 0.302, 0.324, 0.74, 2.0},
-    {0.335, 0.435, 0.440, 3.98, 0.0},
-    {0.241, 0.281, 0.507, 0.69, 1.5},
-    {0.187, 0.363, 0.532, 1.61, 1.2},
-    {0.192, 0.529, 0.701, 1.27, 0.6},
-    {0.166, 0.166, 0.261, 0.48, 1.7},
-    {0.196, 0.226, 0.356, 1.12, 0.8},
-    {0.329, 0.329, 0.398, 1.13, 0.3},
-    {0.174, 0.174, 0.477, 0.41, 1.7},
-    {0.332, 0.332, 0.623, 0.73, 0.8},
+    {0.311, 0.362, 0.385, 0.81, 1.7},
+    {0.556, 0.758, 0.760, 1.63, 1.6},
+    {0.413, 0.541, 0.564, 1.06, 1.9},
+    {0.390, 0.472, 0.495, 0.92, 1.8},
+    {0.372, 0.442, 0.467, 0.98, 1.6},
+    {0.278, 0.306, 0.326, 0.76, 1.9},
+    {0.346, 0.432, 0.440, 3.91, 0.0},
+    {0.231, 0.282, 0.508, 0.68, 1.5},
+    {0.192, 0.363, 0.537, 1.61, 1.2},
+    {0.158, 0.509, 0.754, 0.69, 1.5},
+    {0.167, 0.167, 0.250, 0.42, 1.7},
+    {0.174, 0.198, 0.373, 0.50, 2.0},
+    {0.261, 0.261, 0.385, 0.85, 1.3},
+    {0.173, 0.173, 0.435, 0.29, 1.9},
+    {0.239, 0.239, 0.608, 0.45, 2.0},
 }});
 
-constexpr double kCacheBytesPerMicrosecond = 13.0e6;
+constexpr double kCacheBytesPerMicrosecond = 13.1e6;
 constexpr double kTailStart = 3.5;  // microseconds that a second launch costs beside its work
 
 struct Sizes {
@@ -164,11 +164,11 @@ constexpr double estimate(const TileFacts& tile, const Sizes& sizes, int process
   // The parts of K are summed through the network of the cluster, which blocks have in common.
   const int64_t together = std::min<int64_t>(tile.blocks_per_sm, ceil_divide(blocks, reached));
   const double end = cost.end * (tile.splits > 1 ? static_cast<double>(together) : 1.0);
-  const double computing =
-      static_cast<double>(rounds) * (static_cast<double>(steps) * step + end);
+  const double computing = static_cast<double>(rounds * steps) * step;
   const double fetched = loaded / tile.along_n + static_cast<double>(tile.columns) / tile.along_m;
   const double bytes = static_cast<double>(blocks * steps * kBlockK) * fetched;
-  return cost.launch + std::max(computing, bytes / kCacheBytesPerMicrosecond);
+  return std::max(computing, bytes / kCacheBytesPerMicrosecond) +
+         static_cast<double>(rounds) * end + cost.launch;
 }
 
 // A tile for the rows before `split`, and one for the others, if there are any.

@@ -38,6 +38,7 @@ from kernel_spec.errors import IntegrityError
 from kernel_spec.names import module_name
 from kernel_spec.per_torch import parse_per_torch
 from kernels.errors import KernelImportError, OpConflictError
+from kernels.forking import Renewed, guard_imports, importing, was_cut_off
 from kernels.linkage.per_torch import find_for_torch, find_per_torch
 from kernels.missing_names import explain_missing, name_kernel
 from kernels.self_import import SelfName, compile_with, may_import_itself
@@ -65,7 +66,8 @@ class _Library(NamedTuple):
     module: ModuleType | None
 
 
-_state = threading.RLock()
+_state = Renewed(threading.RLock)
+guard_imports(f"{PACKAGE}.")
 _roots: dict[str, _Root] = {}
 _libraries: dict[str, _Library] = {}
 
@@ -81,16 +83,25 @@ def load(variant: VariantDir, dependencies: Mapping[str, ModuleType] | None = No
         NotAKernelError: there is no ``__init__.py`` where a kernel has one.
         OpConflictError: its op library has a taken id and other bytes; nothing was executed.
         KernelImportError: an import inside the kernel failed. What else its own code raises
-            comes out as it is. In both cases no module of it stays behind.
+            comes out as it is. In both cases no module of it stays behind. Or a fork of this process
+            cut its import off.
     """
     name = package_name(variant)
     if name not in sys.modules:
         _refuse_conflicts(variant)
         register(variant, dependencies or {})
-    # The parent first: a thread that finds it half made by another one would take it for no package.
-    __import__(PACKAGE)
-    # Not importlib.import_module, which does not give unfinished modules to other threads.
-    __import__(name)
+    if was_cut_off(name):
+        raise KernelImportError(
+            f"The kernel {variant.metadata.name} cannot be imported in this process: it was forked while "
+            "another thread imported that kernel, which left it unfinished here. Load kernels before "
+            'forking, or start processes with the method "spawn" or "forkserver".',
+            variant.path,
+        )
+    with importing(name):
+        # The parent first: a thread that finds it half made by another one would take it for no package.
+        __import__(PACKAGE)
+        # Not importlib.import_module, which does not give unfinished modules to other threads.
+        __import__(name)
     return sys.modules[name]
 
 
@@ -108,7 +119,7 @@ def register(variant: VariantDir, dependencies: Mapping[str, ModuleType]) -> Non
 
     name = package_name(variant)
     self_name = SelfName(module_name(variant.metadata.name), name, has)
-    with _state:
+    with _state.lock:
         known = _roots.get(name)
         if known is None or dependencies:
             _roots[name] = _Root(name, variant, self_name, dependencies)
@@ -224,6 +235,10 @@ class _SourceLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module; a kernel that fails leaves none of its modules behind."""
+        with importing(module.__name__, waits=False):
+            self._run(module)
+
+    def _run(self, module: ModuleType) -> None:
         root = _root_of(module.__name__)
         assert root is not None
         if module.__name__ != root.name:
@@ -289,7 +304,7 @@ class _ExtensionLoader(ExtensionFileLoader):
         assert root is not None
         path = Path(self.path)
         key, sha256 = _library_key(root.variant, path)
-        with _state:
+        with importing(spec.name, waits=False), _state.lock:
             known = _refuse_other_bytes(root.variant, path)
             if known is None:
                 known = _libraries[key] = _Library(path, sha256, super().create_module(spec))

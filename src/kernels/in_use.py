@@ -14,28 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kernels.forking import Renewed
+
 MANIFEST_NAME = "manifest.json"
 # Who removes a variant holds it for an instant. Seconds; longer than that nobody waits.
 PATIENCE = 1.0
 _PAUSE = 0.01
 
 
-class _Marks:
-    """The marks of this process."""
-
-    def __init__(self) -> None:
-        # The handle of each, by the variant's directory.
-        self.handles: dict[Path, int] = {}
-        self.renew_lock()
-
-    def renew_lock(self) -> None:
-        """Take another lock: in a forked child, a thread of the parent may hold the old one for ever."""
-        self.lock = threading.Lock()
-
-
-_marks = _Marks()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_marks.renew_lock)
+# The handle of each mark of this process, by the variant's directory.
+_handles: dict[Path, int] = {}
+_marking = Renewed(threading.Lock)
 
 
 def mark_used(place: Path, moves_to: Path | None = None) -> None:
@@ -48,22 +37,22 @@ def mark_used(place: Path, moves_to: Path | None = None) -> None:
         moves_to: where it is going to be, so that it is marked before anybody else sees it there.
     """
     path, known_as = place / MANIFEST_NAME, moves_to or place
-    with _marks.lock:
-        if (handle := _marks.handles.get(known_as)) is not None:
+    with _marking.lock:
+        if (handle := _handles.get(known_as)) is not None:
             if _is_open_at(handle, path):
                 return
             # What it marked was removed or replaced.
-            os.close(_marks.handles.pop(known_as))
+            os.close(_handles.pop(known_as))
         if (handle := _open_marked(path)) is not None:
-            _marks.handles[known_as] = handle
+            _handles[known_as] = handle
 
 
 def forget() -> None:
     """Take every mark of this process away."""
-    with _marks.lock:
-        for handle in _marks.handles.values():
+    with _marking.lock:
+        for handle in _handles.values():
             os.close(handle)
-        _marks.handles.clear()
+        _handles.clear()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 from kernel_spec.errors import Fault, WrongTypeError
 from kernels.errors import MappingError
+from kernels.forking import Renewed
 from kernels.layer.device import DEVICE_TYPES, Device, Target
 from kernels.layer.mode import KernelizeFallback, Mode, describe_mode, modes_serving
 from kernels.layer.repository import Repository
@@ -25,7 +26,7 @@ KernelMapping = Mapping[str, Mapping[Device | str, Repository | Mapping[Mode, Re
 Modes = Mapping[Mode, Repository]
 Table = Mapping[str, Mapping[Device, Modes]]
 
-_lock = threading.Lock()
+_state = Renewed(threading.Lock)
 # What every thread sees, and what a `with use_kernel_mapping` shows its own context instead.
 _registered: Table = {}
 _scoped: ContextVar[_Scope | None] = ContextVar("kernel_mapping", default=None)
@@ -69,7 +70,7 @@ def register_kernel_mapping(mapping: KernelMapping, inherit_mapping: bool = True
         table = _merge(scope.table if inherit_mapping else {}, entries)
         _scoped.set(replace(scope, table=table))
         return
-    with _lock:
+    with _state.lock:
         _registered = _merge(_registered if inherit_mapping else {}, entries)
 
 

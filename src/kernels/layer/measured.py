@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from kernels.forking import Renewed
 from kernels.layer.tensors import can_be_copied, copy_values, iterate_tensors
 from kernels.layer.timings import Timing, TimingsFile
 
@@ -60,7 +61,7 @@ class Selection:
         self._autocast_type = _find_autocast_type(device_type)
         self._training = training
         self._compiled = compiled
-        self._lock = threading.RLock()
+        self._deciding = Renewed(threading.RLock)
         self._choices: dict[Any, bool] = {}
         self.timings: dict[str, Timing] = file.read()
         self.compiled_choice = self._choose_for_graphs()
@@ -113,7 +114,7 @@ class Selection:
             if _is_never_timed(call):
                 self._remember(key, is_kernel=False)
             return False
-        with self._lock:
+        with self._deciding.lock:
             is_kernel = self._find_faster(self._describe((call.args, call.kwargs)), call)
             self._remember(key, is_kernel=is_kernel)
         return is_kernel

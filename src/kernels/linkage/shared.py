@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from kernels.forking import Renewed
 from kernels.linkage.verdict import SharedSymbol
 
 
@@ -39,7 +40,7 @@ class Clash(NamedTuple):
     odd: tuple[str, ...]
 
 
-_lock = threading.Lock()
+_state = Renewed(threading.Lock)
 _holders: dict[str, _Holder] = {}
 
 
@@ -57,7 +58,7 @@ def claim(
     """
     found: dict[tuple[Path, Path], list[SharedSymbol]] = {}
     fresh: dict[str, _Holder] = {}
-    with _lock:
+    with _state.lock:
         for symbol in shared:
             ours = _Holder(root / symbol.library, sha256[symbol.library], symbol.size)
             holder = _holders.get(symbol.name)

@@ -515,7 +515,7 @@ def test_a_variant_that_goes_while_it_is_looked_at_is_not_there(toys, cache, mon
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_that_was_forked_in_the_middle_of_a_mark_can_load(toys):
-    with in_use._marks.lock:
+    with in_use._marking.lock:
         code, _ = as_another_process(lambda: kernels.get_kernel("acme/toy").VALUE)
     assert code == 2
 

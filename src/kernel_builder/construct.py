@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,15 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
     sandbox = choose_sandbox(job.settings)
     scratch = _begin_run(job)
     environment, artifact = None, NOTHING
+    # All that is fetched comes first: what cannot be had is known before anything is compiled.
+    own = [
+        prepare_environment(each, job.settings, on_fetch=job.tell_fetched)
+        for each in job.build.per_torch
+    ]
     if job.build.units:
         environment = prepare_environment(job.build, job.settings, on_fetch=job.tell_fetched)
         artifact = compile_library(job, job.build, environment, work=scratch, sandbox=sandbox)
-    parts = _compile_parts(job, scratch, sandbox)
+    parts = _compile_parts(job, own, scratch, sandbox)
     made = scratch / "variant" / job.name
     write_variant(
         job.project,
@@ -69,7 +75,7 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
     findings = check_variant(made)
     if findings:
         raise CheckError(job.name, findings)
-    unproved = check_parts(job, environment, scratch)
+    unproved = check_parts(job, environment, own, scratch)
     if environment is not None and job.build.tvm_ffi is not None:
         unproved += check_functions(
             made, job.build, environment, settings=job.settings, sandbox=sandbox
@@ -123,11 +129,12 @@ def _describe_left_out(build: VariantBuild, environment: Environment | None) -> 
     )
 
 
-def _compile_parts(job: Job, scratch: Path, sandbox: Sandbox) -> list[Artifact]:
+def _compile_parts(
+    job: Job, environments: Sequence[Environment], scratch: Path, sandbox: Sandbox
+) -> list[Artifact]:
     """Compile the per-torch libraries, each against the pinned headers of its torch."""
     artifacts = []
-    for part in job.build.per_torch:
-        environment = prepare_environment(part, job.settings, on_fetch=job.tell_fetched)
+    for part, environment in zip(job.build.per_torch, environments, strict=True):
         artifact = compile_library(
             job, part, environment, work=scratch / name_part(part), sandbox=sandbox
         )

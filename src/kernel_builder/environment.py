@@ -166,7 +166,7 @@ def _fetch_torch(part: VariantBuild, settings: Settings, on_fetch: OnFetch | Non
     return fetch_torch_headers(
         find_pinned(part),
         store=settings.cache / "toolchains",
-        variables=settings.variables,
+        variables=settings.for_pip,
         on_fetch=on_fetch,
     )
 

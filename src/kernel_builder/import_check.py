@@ -169,6 +169,8 @@ def run_probe(
         if code == lacking:
             return False
         died = f"the process ended with signal {-code}" if code < 0 else f"exit code {code}"
+        if err.finished.late:
+            died = f"not done after {_SECONDS} s"
         raise ImportCheckError(
             f"{directory.name}: cannot be {what} in a clean process ({died}):\n"
             f"{err.finished.output.rstrip()}"

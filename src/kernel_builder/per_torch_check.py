@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernel_builder.check.finding import Finding
 from kernel_builder.check.registered import check_calls
-from kernel_builder.environment import Environment, prepare_environment
+from kernel_builder.environment import Environment
 from kernel_builder.errors import CheckError
 from kernel_builder.job import Job
 from kernel_builder.per_torch import find_loadable
@@ -25,7 +25,9 @@ def name_part(part: VariantBuild) -> str:
     return f"torch-{part.release}"
 
 
-def check_parts(job: Job, environment: Environment | None, scratch: Path) -> tuple[str, ...]:
+def check_parts(
+    job: Job, environment: Environment | None, own: Sequence[Environment], scratch: Path
+) -> tuple[str, ...]:
     """Check that per-torch libraries give code to ops that the main library has, and define none.
 
     The ops of a kernel are the same with and without them.
@@ -33,6 +35,7 @@ def check_parts(job: Job, environment: Environment | None, scratch: Path) -> tup
     Args:
         job: the variant, which is compiled.
         environment: what it was built with.
+        own: what its per-torch libraries were built with.
         scratch: where its sources and those of its per-torch libraries are staged.
 
     Returns:
@@ -45,11 +48,9 @@ def check_parts(job: Job, environment: Environment | None, scratch: Path) -> tup
         return ()
     main = read_registrations(job.build, environment, stage=scratch / "src", settings=job.settings)
     findings: list[Finding] = []
-    for part in job.build.per_torch:
+    for part, headers in zip(job.build.per_torch, own, strict=True):
         stage = scratch / name_part(part) / "src"
-        found = read_registrations(
-            part, prepare_environment(part, job.settings), stage=stage, settings=job.settings
-        )
+        found = read_registrations(part, headers, stage=stage, settings=job.settings)
         findings += judge_parts(job.build.op_id, main, found)
         if not has_conditions(stage):
             break  # the same files, which register the same for each torch

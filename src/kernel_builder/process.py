@@ -26,11 +26,13 @@ class Finished:
         command: its arguments.
         code: its exit code; negative where a signal ended it.
         output: what it wrote to its output and error streams, in order.
+        late: whether it was ended since it ran too long.
     """
 
     command: tuple[str, ...]
     code: int
     output: str
+    late: bool = False
 
 
 def run(
@@ -99,8 +101,8 @@ def run(
         _end_group(process)
         process.wait()
         process.stdout.close()
-    finished = Finished(command=words, code=code, output="".join(lines))
-    if late.is_set():
+    finished = Finished(command=words, code=code, output="".join(lines), late=late.is_set())
+    if finished.late:
         message = f"{shlex.join(words)}: not done after {timeout:g} s"
         raise CommandError(f"{message}\n{finished.output}".rstrip(), finished=finished)
     if check and code != 0:

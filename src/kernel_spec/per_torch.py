@@ -6,7 +6,7 @@ import re
 
 from kernel_spec.version import MajorMinor
 
-_NAME = re.compile(r"(?P<id>.+)\.torch(?P<major>\d)(?P<minor>\d+)\.so", re.ASCII)
+_NAME = re.compile(r"(?P<id>.+)\.torch(?P<major>[1-9])(?P<minor>0|[1-9]\d*)\.so", re.ASCII)
 
 
 def format_per_torch(op_id: str, release: MajorMinor) -> str:

@@ -134,7 +134,9 @@ def _check_per_torch(build: Build, faults: Faults) -> None:
                 message = f'"{text}" is device code; a per-torch component is C++ alone'
                 faults.add(("kernel", component.name, "src", index), "per-torch", message)
         if not any(text.lower().endswith(_CXX) for text in component.src):
-            message = "none of its files is C++ to compile (.cpp), so there is nothing for each torch"
+            message = (
+                "none of its files is C++ to compile (.cpp), so there is nothing for each torch"
+            )
             faults.add(("kernel", component.name, "src"), "per-torch", message)
 
 

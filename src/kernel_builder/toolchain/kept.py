@@ -34,6 +34,10 @@ def keep_tree(target: Path, make: Callable[[Path], None]) -> Path:
         try:
             make(scratch)
             (scratch / "tree").rename(target)
+        except OSError as err:
+            if err.filename is None and err.errno is not None:
+                err.filename = str(target)  # a full disk says no place
+            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import random
 import zipfile
 import zlib
@@ -14,6 +15,7 @@ import toy_torch
 
 from kernel_builder.errors import ToolchainUnavailableError
 from kernel_builder.toolchain import torch_releases
+from kernel_builder.toolchain.kept import keep_tree
 from kernel_builder.toolchain.packed import (
     Part,
     Piece,
@@ -122,6 +124,19 @@ def test_what_is_not_as_pinned_is_not_kept(
     with pytest.raises(ToolchainUnavailableError, match=f"{said} have sha256 .*, expected 0000"):
         fetch_torch_headers(other, store=tmp_path, variables={})
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """What is written into a file says no place of its own."""
+
+    def make(scratch: Path) -> None:
+        (scratch / "tree").mkdir()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        keep_tree(tmp_path / "torch", make)
+    assert caught.value.filename == str(tmp_path / "torch")
+    assert [path.name for path in tmp_path.iterdir()] == ["torch.lock"]
 
 
 def test_what_a_killed_fetch_left_is_removed(

@@ -24,6 +24,8 @@ def test_a_name_says_its_release(release: MajorMinor, name: str) -> None:
         "_norm.torch2.so",
         "x.torch211.so.1",
         ".torch211.so",
+        "x.torch2011.so",  # no other name than torch211 is for 2.11
+        "x.torch0211.so",
     ],
 )
 def test_other_libraries_are_for_no_release(name: str) -> None:

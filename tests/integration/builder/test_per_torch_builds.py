@@ -1,6 +1,7 @@
 """Per-torch libraries, really built against pinned headers and loaded. Budget: 240 s with an empty cache."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,20 +9,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from listings import get_listing
 
+from kernel_builder.check.variant import check_variant
+from kernel_builder.cli.check_abi import check_abi
 from kernel_builder.cli.lint_abi import lint_abi
 from kernel_builder.cli.plan import plan
-from kernel_builder.errors import CheckError
+from kernel_builder.errors import CheckError, ImportCheckError
 from kernel_builder.locking import lock_project
 from kernel_builder.pipeline import build_project
-from kernel_builder.report import VariantReport
+from kernel_builder.report import VariantReport, format_report
 from kernel_builder.settings import Settings
 
 Kit = Callable[[str], Path]
 TORCH_HERE = ".torch213.so"
 # Two pinned releases, that of the installed torch and the next, are enough to see what five would show.
+ONE = 'stable-abi = "2.10"\nminver = "2.13"\nmaxver = "2.13"'
 BOUND = 'stable-abi = "2.10"\nminver = "2.13"'
 USE = """
 import json, sys, torch, kernels
@@ -66,11 +71,23 @@ def libraries(variant: Path) -> dict[str, bytes]:
 
 
 def test_the_page_shows_this_kit(kit: Kit) -> None:
+    """Whoever types it off has what the tests here build."""
     project = kit("scale_node")
-    described = get_listing("docs/guide/build-toml.md", '[torch]\nsrc = ["torch-ext/')
-    assert described in (project / "build.toml").read_text()
-    loading = get_listing("docs/guide/build-toml.md", "from ._ops import load_per_torch")
-    assert loading in (project / "torch-ext/scale_node/__init__.py").read_text()
+    described = get_listing("docs/guide/per-torch.md", "[general]")
+    shown = [
+        get_listing("docs/guide/per-torch.md", "// torch-ext/torch_binding.cpp"),
+        get_listing("docs/guide/per-torch.md", "// csrc/scale.h"),
+        get_listing("docs/guide/per-torch.md", "// csrc/scale.cpp"),
+        get_listing("docs/guide/per-torch.md", "// csrc/scale_node.cpp"),
+        get_listing("docs/guide/per-torch.md", "# torch-ext/scale_node/"),
+    ]
+    files = {"build.toml": described}
+    for text in shown:
+        head, _, rest = text.partition("\n")
+        files[head.split()[-1]] = rest
+    here = [path for path in project.rglob("*") if path.is_file()]
+    assert files == {path.relative_to(project).as_posix(): path.read_text() for path in here}
+    assert get_listing("docs/guide/build-toml.md", "[kernel.scale_node]") in described
 
 
 def test_a_node_in_cpp_is_there_for_the_torch_that_runs(kit: Kit, settings: Settings) -> None:
@@ -102,7 +119,7 @@ def test_the_bytes_do_not_depend_on_place_or_cache(
 def test_an_edit_of_the_main_library_compiles_no_node_again(
     kit: Kit, settings: Settings, tmp_path: Path
 ) -> None:
-    project = bound(kit("scale_node"), 'stable-abi = "2.10"\nminver = "2.13"\nmaxver = "2.13"')
+    project = bound(kit("scale_node"), ONE)
     build_well(project, settings)
     place = project / "csrc" / "scale.cpp"
     place.write_text(place.read_text().replace("++at", "at += 1"))
@@ -119,7 +136,7 @@ def test_an_edit_of_the_main_library_compiles_no_node_again(
 
 
 def test_it_gives_code_to_ops_and_defines_none(kit: Kit, settings: Settings) -> None:
-    project = bound(kit("scale_node"), 'stable-abi = "2.10"\nminver = "2.13"\nmaxver = "2.13"')
+    project = bound(kit("scale_node"), ONE)
     place = project / "csrc" / "scale_node.cpp"
     text = place.read_text()
     place.write_text(
@@ -145,6 +162,76 @@ def test_what_its_torch_does_not_define_is_found(kit: Kit, settings: Settings) -
     assert (rule, symbol) == ("undefined-symbol", "c10::not_there()")
 
 
+def test_the_users_index_is_asked_before_anything_is_compiled(
+    kit: Kit, settings: Settings, tmp_path: Path
+) -> None:
+    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    fresh = replace(settings, cache=tmp_path / "cache", pip_variables=nowhere)
+    report = build_project(bound(kit("scale_node")), settings=fresh, jobs=2)
+    said = format_report(report)
+    assert report.exit_code == 1, said
+    assert "torch 2.13.0 cannot be fetched with pip" in said
+    assert "PIP_INDEX_URL" in said
+    assert not (fresh.cache / "objects").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "#include <cstdlib>\nstatic int ends = [] { std::_Exit(0); return 1; }();\n",
+            "with exit code 0",
+        ),
+        (
+            "#include <cstdlib>\nstatic int dies = [] { std::abort(); return 1; }();\n",
+            "by signal 6",
+        ),
+        (
+            "#include <torch/library.h>\nstatic auto own = torch::RegisterOperators().op("
+            '"mine::op(Tensor x) -> Tensor", [](at::Tensor x) { return x; });\n',
+            "registers mine::op",
+        ),
+    ],
+)
+def test_what_one_does_as_it_is_loaded_is_seen(
+    kit: Kit, settings: Settings, code: str, said: str
+) -> None:
+    project = bound(kit("scale_node"), ONE)
+    (project / "csrc" / "scale_node.cpp").write_text(code)
+    error = build(project, settings).error
+    assert isinstance(error, ImportCheckError), error
+    assert f"{TORCH_HERE}\n" in str(error)
+    assert said in str(error)
+
+
+def test_python_beyond_its_stable_abi_is_found(kit: Kit, settings: Settings) -> None:
+    project = bound(kit("scale_node"), ONE)
+    (project / "csrc" / "scale_node.cpp").write_text(
+        'extern "C" const char* PyUnicode_AsUTF8(void*);\n'
+        "static const char* text = PyUnicode_AsUTF8(nullptr);\n"
+    )
+    error = build(project, settings).error
+    assert isinstance(error, CheckError), error
+    assert {(each.rule, each.symbol) for each in error.findings} == {
+        ("python-abi", "PyUnicode_AsUTF8")
+    }
+
+
+def test_a_check_elsewhere_finds_nothing_wrong(
+    kit: Kit, settings: Settings, tmp_path: Path
+) -> None:
+    """Without torch's headers and names, or with rules of one's own: as where it was built."""
+    project = bound(kit("scale_node"), 'stable-abi = "2.10"\nminver = "2.14"\nmaxver = "2.14"')
+    variant = build_well(project, settings)
+    bare = replace(settings, cache=tmp_path / "bare")
+    assert check_variant(variant, settings=settings) == ()
+    assert check_variant(variant, settings=bare) == ()
+    checked = CliRunner().invoke(check_abi, [str(project)])
+    assert checked.exit_code == 0, checked.output
+    assert "2 libraries need no more than" in checked.output
+    assert "1 of them, for one torch each, need" in checked.output
+
+
 def test_the_lock_names_each_torch(kit: Kit, settings: Settings) -> None:
     project = bound(kit("scale_node"))
     lock_project(project, settings)
@@ -152,6 +239,16 @@ def test_the_lock_names_each_torch(kit: Kit, settings: Settings) -> None:
     found = {name: each for name, each in inputs.items() if name.startswith("torch-")}
     assert set(found) == {"torch-2.13-x86_64", "torch-2.14-x86_64"}
     assert all(len(each["sha256"]) == 64 for each in found.values())
+
+
+def test_the_linter_binds_what_the_main_library_reads_too(kit: Kit) -> None:
+    project = kit("scale_node")
+    (project / "csrc" / "both.h").write_text("#include <torch/library.h>\n")
+    place = project / "build.toml"
+    place.write_text(place.read_text().replace('.cpp"]\n', '.cpp", "csrc/both.h"]\n'))
+    linted = CliRunner().invoke(lint_abi, [str(project)])
+    assert linted.exit_code == 1
+    assert linted.output.startswith("csrc/both.h:1: torch/library.h: ")
 
 
 def test_the_plan_and_the_linter_know_them(kit: Kit) -> None:

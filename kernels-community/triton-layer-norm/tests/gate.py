@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -96,34 +98,41 @@ def _compiled_cases(
     with_residual: Callable[..., tuple[torch.Tensor, ...]],
     shared: dict[str, Any],
 ) -> Iterator[Case]:
-    """The compiled ops themselves: what is above comes to them where they are the faster way."""
+    """The compiled ops themselves: what is above comes to them where they are the faster way.
+
+    Those that are recorded can be differentiated where there is a node in C++ for the torch that runs.
+    """
     reference, ops = kernel.reference, kernel.ops
-    for is_rms in (True, False):
+    has_node = import_module(f"{kernel.__name__}._compiled").has_node
+    for prefix, is_rms in product(("cuda_", "cuda_recorded_"), (True, False)):
         kind = "rms" if is_rms else "layer"
+        differentiable = has_node and prefix == "cuda_recorded_"
+        norm, add_norm = getattr(ops, f"{prefix}norm"), getattr(ops, f"{prefix}add_norm")
         yield Case(
-            name=f"cuda_norm ({kind})",
-            function=lambda x, weight, is_rms=is_rms: ops.cuda_norm(x, weight, None, EPS, is_rms),
+            name=f"{prefix}norm ({kind})",
+            function=lambda x, weight, norm=norm, is_rms=is_rms: norm(x, weight, None, EPS, is_rms),
             reference=lambda x, weight, is_rms=is_rms: reference.norm(
                 x, weight, None, EPS, is_rms=is_rms
             ),
             inputs=row_and_weight,
-            differentiable=False,
+            differentiable=differentiable,
             **shared,
         )
         yield Case(
-            name=f"cuda_add_norm ({kind})",
-            function=lambda x, weight, residual, is_rms=is_rms: ops.cuda_add_norm(
+            name=f"{prefix}add_norm ({kind})",
+            function=lambda x, weight, residual, add_norm=add_norm, is_rms=is_rms: add_norm(
                 x, residual, weight, None, EPS, is_rms, True
             ),
             reference=lambda x, weight, residual, is_rms=is_rms: reference.add_norm(
                 *(x, residual, weight, None, EPS), is_rms=is_rms, sum_dtype=torch.float64
             ),
             inputs=with_residual,
-            differentiable=False,
+            differentiable=differentiable,
             **shared,
         )
+    for is_rms in (True, False):
         yield Case(
-            name=f"cuda_norm_backward ({kind})",
+            name=f"cuda_norm_backward ({'rms' if is_rms else 'layer'})",
             function=lambda h, weight, dy, is_rms=is_rms: ops.cuda_norm_backward(
                 h, weight, dy, None, EPS, is_rms, True, True
             )[0],

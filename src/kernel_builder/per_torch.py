@@ -54,7 +54,8 @@ def note_missing_parts(made: VariantBuild, components: tuple[Component, ...]) ->
     """
     if made.per_torch or not components or not isinstance(made.variant, ArchVariant):
         return ()
-    pinned = sorted(each.release for each in read_torch_releases(made.variant.cpu))
+    releases = read_torch_releases(made.variant.cpu) if made.variant.os == "linux" else ()
+    pinned = sorted(each.release for each in releases)
     if made.stable_abi is None:
         why = "it is for one torch alone, and they stand beside a library for the stable ABI"
     elif not pinned:

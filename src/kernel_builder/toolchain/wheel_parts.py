@@ -187,18 +187,27 @@ def _download(
 
 def _open(variables: Mapping[str, str]) -> OpenerDirector:
     """Open HTTP as pip would: with its proxies and its certificates; urllib minds no_proxy."""
-    lower = {name.lower(): text for name, text in variables.items() if text}
-    proxies = {
-        scheme: lower["pip_proxy"] if "pip_proxy" in lower else lower[f"{scheme}_proxy"]
-        for scheme in ("http", "https")
-        if "pip_proxy" in lower or f"{scheme}_proxy" in lower
-    }
+    proxies = choose_proxies(variables)
+    if odd := [text for text in proxies.values() if not text.startswith(("http:", "https:"))]:
+        raise _NoRangesError(f"its proxy is of another kind than HTTP ({odd[0].partition(':')[0]})")
     named = next((variables[name] for name in _CERTIFICATES if variables.get(name)), None)
     try:
         context = ssl.create_default_context(cafile=named)
     except OSError as err:
         raise _NoRangesError(f"certificates {named}: {err}") from err
     return build_opener(ProxyHandler(proxies), HTTPSHandler(context=context))
+
+
+def choose_proxies(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the URL of the proxy for each scheme, as pip chooses it from the environment."""
+    lower = {name.lower(): text for name, text in variables.items() if text}
+    found = {}
+    for scheme in ("http", "https"):
+        names = (name for name in ("pip_proxy", f"{scheme}_proxy", "all_proxy") if name in lower)
+        if (name := next(names, None)) is not None:
+            text = lower[name]
+            found[scheme] = text if "://" in text else f"http://{text}"
+    return found
 
 
 def _read_ranges(

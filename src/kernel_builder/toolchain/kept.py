@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def keep_tree(target: Path, make: Callable[[Path], None]) -> Path:
+def keep_tree(
+    target: Path, make: Callable[[Path], None], *, on_wait: Callable[[], None] | None = None
+) -> Path:
     """Return a directory of a store, which is made where it is not there.
 
     Args:
         target: where it lies; what is above it is made too.
         make: called with an empty directory, in which it makes ``tree``; whatever else it leaves
             there is removed.
+        on_wait: called where another process is making it, before this one waits for it.
 
     Raises:
         Exception: what ``make`` raises; then nothing is left.
     """
     if target.is_dir():
         return target
-    from filelock import FileLock
-
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.with_name(f"{target.name}.lock")):
+    with _lock(target.with_name(f"{target.name}.lock"), on_wait):
         if target.is_dir():
             return target
         # What a killed process has left; nobody else works on this directory now.
@@ -41,3 +43,20 @@ def keep_tree(target: Path, make: Callable[[Path], None]) -> Path:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return target
+
+
+@contextmanager
+def _lock(place: Path, on_wait: Callable[[], None] | None) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(place)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if on_wait is not None:
+            on_wait()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

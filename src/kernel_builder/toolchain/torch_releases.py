@@ -165,7 +165,11 @@ def fetch_torch_headers(
         if on_fetch is not None:
             on_fetch(f"{name} is in {store / pinned.key}", size, size)
 
-    return read_torch(keep_tree(store / pinned.key, make))
+    def tell_waiting() -> None:
+        if on_fetch is not None:
+            on_fetch(f"{name}: another build is fetching them; waiting for it", 0, 0)
+
+    return read_torch(keep_tree(store / pinned.key, make, on_wait=tell_waiting))
 
 
 def _unpack(pinned: PinnedTorch, parts: Sequence[Part], root: Path) -> int:

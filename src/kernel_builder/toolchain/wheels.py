@@ -110,8 +110,12 @@ def fetch_wheels(
             size = sum(path.stat().st_size for path in tree if path.is_file())
             on_fetch(f"{wheels.name} is in {target}", size, size)
 
+    def tell_waiting() -> None:
+        if on_fetch is not None:
+            on_fetch(f"{wheels.name}: another build is fetching it; waiting for it", 0, 0)
+
     target = store / wheels.key
-    return keep_tree(target, make)
+    return keep_tree(target, make, on_wait=tell_waiting)
 
 
 def _install(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import toy_torch
+from filelock import FileLock
 
 from kernel_builder.errors import ToolchainUnavailableError
 from kernel_builder.toolchain import torch_releases
@@ -143,6 +144,22 @@ def test_what_is_not_as_pinned_is_not_kept(
 )
 def test_proxies_are_those_of_pip(variables: dict[str, str], expected: dict[str, str]) -> None:
     assert choose_proxies(variables) == expected
+
+
+def test_who_waits_for_another_build_says_so(
+    pinned: PinnedTorch, given: list[str], tmp_path: Path
+) -> None:
+    told: list[str] = []
+    other = FileLock(tmp_path / f"{pinned.key}.lock")
+
+    def hear(what: str, *_: int) -> None:
+        told.append(what)
+        other.release()  # the other build is done now, or was killed
+
+    other.acquire()
+    fetch_torch_headers(pinned, store=tmp_path, variables={}, on_fetch=hear)
+    assert told[0] == "torch 2.11.0 (headers): another build is fetching them; waiting for it"
+    assert given == ["torch 2.11.0"]
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:

@@ -31,13 +31,25 @@ def forget_compiled_graphs() -> None:
     torch._dynamo.reset()
 
 
-@pytest.fixture(params=["by torch", "by the kernel"])
+@pytest.fixture
+def recording(activation: ModuleType) -> ModuleType:
+    return importlib.import_module(f"{activation.__name__}._autograd")
+
+
+@pytest.fixture(params=["by torch", "by the kernel", "by its node in C++"])
 def recorded(
-    request: pytest.FixtureRequest, activation: ModuleType, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    recording: ModuleType,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both ways in which an element-wise call is recorded, whatever its size."""
-    recording = importlib.import_module(f"{activation.__name__}._autograd")
+    """Each way in which an element-wise call is recorded, whatever its size."""
+    if request.param == "by its node in C++":
+        if device == "cpu" or not recording.has_node:
+            pytest.skip("there is none for this device and this torch")
+        return
     by_kernel = request.param == "by the kernel"
+    monkeypatch.setattr(recording, "has_node", False)
     monkeypatch.setattr(recording, "by_kernel", lambda x: by_kernel)
     monkeypatch.setattr(recording, "MOST_RECORDED_BY_TORCH", -1 if by_kernel else 1 << 62)
 
@@ -195,15 +207,15 @@ def test_inference_mode(activation: ModuleType) -> None:
     assert torch.equal(x, out)
 
 
-def test_small_calls_are_recorded_by_torch_where_it_has_the_op(
-    activation: ModuleType, device: str, monkeypatch: pytest.MonkeyPatch
+def test_small_calls_are_recorded_by_torch_where_it_has_the_op_and_no_node_is_here(
+    activation: ModuleType, recording: ModuleType, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def node(layer: str, dtype: torch.dtype, count: int = 8) -> str:
         x = torch.randn(count).to(dtype).requires_grad_()
         name = type(getattr(activation.layers, layer)()(x).grad_fn).__name__
         return name.removesuffix("Backward")
 
-    recording = importlib.import_module(f"{activation.__name__}._autograd")
+    monkeypatch.setattr(recording, "has_node", False)
     monkeypatch.setattr(recording, "MOST_RECORDED_BY_TORCH", 8)
     kernel = "Recorder"
     assert node("Silu", torch.bfloat16) == "SiluBackward0"
@@ -218,6 +230,33 @@ def test_small_calls_are_recorded_by_torch_where_it_has_the_op(
     assert node("SiluAndMul", torch.float16) == kernel
     with pytest.raises(ValueError, match=r"silu: input must be float32.*found torch.float64"):
         node("Silu", torch.float64)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize(("layer", "op"), LAYERS.items())
+def test_the_node_in_cpp_makes_what_the_one_in_python_does(  # noqa: PLR0917
+    activation: ModuleType,
+    recording: ModuleType,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+    layer: str,
+    op: str,
+    dtype: torch.dtype,
+) -> None:
+    if device == "cpu" or not recording.has_node:
+        pytest.skip("there is none for this device and this torch")
+    x, dy = inputs(op, dtype)
+    module = getattr(activation.layers, layer)()
+    y = module(x.requires_grad_())
+    assert y.grad_fn.name().endswith("_backward")
+    (found,) = torch.autograd.grad(y, x, dy)
+    monkeypatch.setattr(recording, "has_node", False)
+    monkeypatch.setattr(recording, "MOST_RECORDED_BY_TORCH", -1)
+    monkeypatch.setattr(recording, "by_kernel", lambda x: True)
+    again = module(x)
+    assert "Recorder" in type(again.grad_fn).__name__
+    assert torch.equal(y, again)
+    assert torch.equal(found, torch.autograd.grad(again, x, dy)[0])
 
 
 def test_nothing_is_recorded_without_need(activation: ModuleType) -> None:

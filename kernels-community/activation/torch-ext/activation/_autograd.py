@@ -22,7 +22,10 @@ from torch.compiler import is_dynamo_compiling
 
 from . import gradients, reference
 from ._checks import DTYPES, check_input, check_no_tangent, check_output, is_gated
-from ._ops import add_op_namespace_prefix, ops
+from ._ops import add_op_namespace_prefix, load_per_torch, ops
+
+# Whether values on a GPU record themselves, at every size: csrc/node/activation_node.cpp, loaded here.
+has_node: bool = load_per_torch()
 
 # What tells the level of forward mode, below 0 where there is none.
 _forward_mode: Any = (
@@ -34,9 +37,10 @@ Declared = TypeVar("Declared", bound=Fill)
 Activate = Callable[..., torch.Tensor]
 Forward = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
-# Up to so many elements a node of autograd's graph in Python costs the host more than the kernels save the device.
+# Elsewhere a node of autograd's graph is in Python, and up to so many elements that costs the host more than the
+# kernels save the device.
 MOST_RECORDED_BY_TORCH = 1 << 25
-# So there torch's own ops are recorded, whose nodes are in C++: which, and the dtypes in which they have right
+# There torch's own ops are recorded, whose nodes are in C++: which, and the dtypes in which they have right
 # slopes far out. gelu's tanh form has NaN beyond 10^19.
 _OF_TORCH: dict[str, tuple[Activate, Set[torch.dtype]]] = {
     "gelu": (F.gelu, frozenset(DTYPES)),
@@ -61,6 +65,9 @@ def _direct(overload: Any) -> Callable[..., Any]:
     return call
 
 
+# Under a transform of torch.func, what torch records has more rules than what we do.
+_transforms_active = torch._C._are_functorch_transforms_active
+
 # What torch.autograd.graph.increment_version calls once it has asked whether it got a tensor or several.
 _increment_version = getattr(torch._C, "_increment_version", increment_version)
 
@@ -76,7 +83,7 @@ def filler(op: str) -> Fill:
     A gradient flows through `out` if `input` wants one, at the cost of a copy. `fill` raises ValueError
     where `out` or `input` is not as `op` needs it.
     """
-    overload, record = _overload(op), recorded(op)
+    overload, activate = _overload(op), activator(op)
     call = _direct(overload)
 
     def fill(out: torch.Tensor, input: torch.Tensor, *options: float) -> None:
@@ -84,7 +91,7 @@ def filler(op: str) -> Fill:
             check_no_tangent(op, input)
         if is_grad_enabled() and (input.requires_grad or out.requires_grad):
             check_output(op, out, input)
-            out.copy_(record(input, *options))
+            out.copy_(activate(input, *options))
             return
         if is_dynamo_compiling():
             overload(out, input, *options)
@@ -112,7 +119,7 @@ def by_kernel(x: torch.Tensor) -> bool:
 
 @cache
 def recorded(op: str) -> Activate:
-    """Make the function ``record(x, *options)``: what `op` makes of `x` where autograd records.
+    """Make the function ``record(x, *options)``: what `op` makes of `x` where autograd records, but not the op itself.
 
     `record` raises ValueError where `x` is not as `op` needs it.
     """
@@ -120,7 +127,6 @@ def recorded(op: str) -> Activate:
     recorder = _make_recorder(name)
     # What its `apply` calls once it knows that no transform of torch.func is active.
     record_directly = super(torch.autograd.Function, recorder).apply
-    transforms_active = torch._C._are_functorch_transforms_active
     of_torch, dtypes_of_torch = _OF_TORCH.get(name, (record_directly, frozenset()))
 
     def record(x: torch.Tensor, *options: float) -> torch.Tensor:
@@ -129,9 +135,9 @@ def recorded(op: str) -> Activate:
         try:
             if is_dynamo_compiling():
                 value: torch.Tensor = recorder.apply(x, *options)
-            elif x.dtype in dtypes_of_torch and (transforms_active() or not by_kernel(x)):
+            elif x.dtype in dtypes_of_torch and (_transforms_active() or not by_kernel(x)):
                 value = of_torch(x)
-            elif transforms_active():
+            elif _transforms_active():
                 value = recorder.apply(x, *options)  # which refuses them
             else:
                 value = record_directly(x, *options)
@@ -152,16 +158,19 @@ def activator(op: str) -> Activate:
     call = _direct(overload)
 
     def activate(x: torch.Tensor, *options: float) -> torch.Tensor:
-        if is_grad_enabled() and x.requires_grad:
-            return record(x, *options)
-        if _forward_mode._current_level >= 0:
-            check_no_tangent(op, x)
-        if is_dynamo_compiling():
-            value: torch.Tensor = overload(x, *options)
-            return value
+        # What the op does itself where it has a node.
+        if not (has_node and x.is_cuda) or is_dynamo_compiling() or _transforms_active():
+            if is_grad_enabled() and x.requires_grad:
+                return record(x, *options)
+            if _forward_mode._current_level >= 0:
+                check_no_tangent(op, x)
+            if is_dynamo_compiling():
+                value: torch.Tensor = overload(x, *options)
+                return value
         try:
             value = call(x, *options)
         except RuntimeError:
+            check_no_tangent(op, x)
             check_input(op, x)
             raise
         return value
@@ -180,22 +189,25 @@ def forward_of(op: str) -> Forward:
     of_torch, dtypes_of_torch = _OF_TORCH.get(_one_name(op), (record, frozenset()))
 
     def forward(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        if is_grad_enabled() and x.requires_grad:
-            if (
-                not is_dynamo_compiling()  # before the rest, which graphs would be guarded by
-                and x.dtype in dtypes_of_torch
-                and x.numel() <= MOST_RECORDED_BY_TORCH
-            ):
-                return of_torch(x)
-            return record(x)
-        if _forward_mode._current_level >= 0:
-            check_no_tangent(op, x)
-        if is_dynamo_compiling():
-            value: torch.Tensor = overload(x)
-            return value
+        # What the op does itself where it has a node.
+        if not (has_node and x.is_cuda) or is_dynamo_compiling() or _transforms_active():
+            if is_grad_enabled() and x.requires_grad:
+                if (
+                    not is_dynamo_compiling()  # before the rest, which graphs would be guarded by
+                    and x.dtype in dtypes_of_torch
+                    and x.numel() <= MOST_RECORDED_BY_TORCH
+                ):
+                    return of_torch(x)
+                return record(x)
+            if _forward_mode._current_level >= 0:
+                check_no_tangent(op, x)
+            if is_dynamo_compiling():
+                value: torch.Tensor = overload(x)
+                return value
         try:
             value = call(x)
         except RuntimeError:
+            check_no_tangent(op, x)
             check_input(op, x)
             raise
         return value
@@ -238,6 +250,16 @@ def _has_backward(name: str) -> bool:
     return hasattr(ops, f"{name}_backward")
 
 
+def _register_gradients() -> None:
+    """Give the ops code that gradients which are recorded in their turn are made by."""
+    key = "CompositeImplicitAutograd"
+    for name in filter(_has_backward, reference.__all__):
+        in_steps = add_op_namespace_prefix(f"{name}_backward_in_steps")
+        # Copies of this kernel share their ops, and torch warns where one gives them code anew.
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(in_steps, key):
+            torch.library.impl(in_steps, key)(partial(gradients.input_gradient, name))
+
+
 def _register_fakes() -> None:
     """Tell torch.compile what the ops return or fill, and check what they are given.
 
@@ -264,4 +286,5 @@ def _make_gradient(_grad: torch.Tensor, x: torch.Tensor, *_options: float) -> to
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
+_register_gradients()
 _register_fakes()

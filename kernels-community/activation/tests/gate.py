@@ -27,7 +27,7 @@ LAYERS = {
     "gelu_tanh_and_mul": "GeluTanhAndMul",
     "fatrelu_and_mul": "FatreluAndMul",
 }
-# What a small call records as torch's own op, so that the cases above do not reach ours.
+# What a small call records as torch's own op where there is no node in C++, so that the cases above do not reach ours.
 RECORDED_BY_TORCH = ("gelu", "silu")
 # One of each launch path: element-wise, and two halves.
 LARGE = ("silu", "silu_and_mul")

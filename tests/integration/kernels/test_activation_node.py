@@ -92,7 +92,8 @@ def kernel(library: Path, asked: list[str]) -> Iterator[ModuleType]:
     (folder / "_ops.py").write_text(OPS.replace("LIBRARY", str(library)).replace("ID", ID))
     for place in (folder / "_autograd.py", folder / "_checks.py"):
         text = place.read_text(encoding="utf-8")
-        text = text.replace(".is_cuda", ".is_cpu").replace("torch.bfloat16,", "torch.float64,")
+        text = text.replace(".is_cuda", ".is_cpu").replace("AutogradCUDA", "AutogradCPU")
+        text = text.replace("torch.bfloat16,", "torch.float64,")
         place.write_text(text)
     sys.path.insert(0, str(library.parent))
     reference = load("reference", folder / "reference.py")
@@ -363,6 +364,33 @@ def test_the_bare_op_is_found_by_transforms(kernel: ModuleType) -> None:
     found = torch.func.grad(lambda x: op(x).square().sum())(x)
     own = torch.func.grad(lambda x: kernel.reference.silu_and_mul(x).square().sum())(x)
     torch.testing.assert_close(found, own)
+
+
+def test_a_subclass_that_knows_torchs_ops_alone_is_recorded_by_torch(kernel: ModuleType) -> None:
+    class Known(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            assert ID not in str(function)
+            return super().__torch_function__(function, types, args, kwargs)
+
+    x = draw(3, 8)
+    y = make_layer(kernel, "Silu")(x.as_subclass(Known))
+    (found,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(
+        found, torch.autograd.grad(make_layer(kernel, "Silu")(x).sum(), x)[0]
+    )
+
+
+def test_a_copy_of_the_kernel_gives_its_ops_no_code_anew(
+    kernel: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(kernel.__file__).parent
+    shutil.copytree(folder, folder.with_name(f"{PACKAGE}_again"))
+    copy = importlib.import_module(f"{PACKAGE}_again")
+    assert "verrid" not in capfd.readouterr().err
+    x = draw(3, 8)
+    (first,) = torch.autograd.grad(make_layer(copy, "Silu")(x).sum(), x, create_graph=True)
+    assert first.requires_grad
 
 
 def test_opcheck(kernel: ModuleType) -> None:

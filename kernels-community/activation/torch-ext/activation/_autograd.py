@@ -158,8 +158,13 @@ def activator(op: str) -> Activate:
     call = _direct(overload)
 
     def activate(x: torch.Tensor, *options: float) -> torch.Tensor:
-        # What the op does itself where it has a node.
-        if not (has_node and x.is_cuda) or is_dynamo_compiling() or _transforms_active():
+        records_itself = (
+            has_node
+            and type(x) is torch.Tensor  # subclasses have rules for torch's ops
+            and x.is_cuda
+            and not (is_dynamo_compiling() or _transforms_active())
+        )
+        if not records_itself:
             if is_grad_enabled() and x.requires_grad:
                 return record(x, *options)
             if _forward_mode._current_level >= 0:
@@ -189,8 +194,13 @@ def forward_of(op: str) -> Forward:
     of_torch, dtypes_of_torch = _OF_TORCH.get(_one_name(op), (record, frozenset()))
 
     def forward(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        # What the op does itself where it has a node.
-        if not (has_node and x.is_cuda) or is_dynamo_compiling() or _transforms_active():
+        records_itself = (
+            has_node
+            and type(x) is torch.Tensor  # subclasses have rules for torch's ops
+            and x.is_cuda
+            and not (is_dynamo_compiling() or _transforms_active())
+        )
+        if not records_itself:
             if is_grad_enabled() and x.requires_grad:
                 if (
                     not is_dynamo_compiling()  # before the rest, which graphs would be guarded by
@@ -251,8 +261,8 @@ def _has_backward(name: str) -> bool:
 
 
 def _register_gradients() -> None:
-    """Give the ops code that gradients which are recorded in their turn are made by."""
-    key = "CompositeImplicitAutograd"
+    """Give the ops that the node in C++ calls for gradients that are recorded in their turn their code."""
+    key = "AutogradCUDA"  # and so none of a device: what they call has it
     for name in filter(_has_backward, reference.__all__):
         in_steps = add_op_namespace_prefix(f"{name}_backward_in_steps")
         # Copies of this kernel share their ops, and torch warns where one gives them code anew.

@@ -139,8 +139,7 @@ def _compile_parts(
             job, part, environment, work=scratch / name_part(part), sandbox=sandbox
         )
         files = tuple(
-            replace(each, source=f"{each.source} ({environment.name_torch()})")
-            for each in artifact.files
+            replace(each, source=f"{each.source} (torch {part.release})") for each in artifact.files
         )
         artifacts.append(replace(artifact, files=files))
     return artifacts

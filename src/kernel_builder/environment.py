@@ -74,10 +74,6 @@ class Environment:
     depends: tuple[Dependency, ...] = ()
     tvm_ffi: TvmFfiInstall | None = None
 
-    def name_torch(self) -> str:
-        """Name the torch whose headers are used, in words."""
-        return "no torch" if self.torch is None else f"torch {self.torch.build.version}"
-
     @property
     def includes(self) -> tuple[Path, ...]:
         """The directories of the framework's headers, and of Python's."""

@@ -127,6 +127,7 @@ def test_an_edit_of_the_main_library_compiles_no_node_again(
     place.write_text(place.read_text().replace("at += 1", "at = at + 1"))
     report = build(project, settings)
     assert [each.source for each in report.files if not each.reused] == ["csrc/scale.cpp"]
+    assert report.files[-1].source == "csrc/scale_node.cpp (torch 2.13)"
     assert report.path is not None
     assert use(project) == [True, True, [3.0] * 5]
     found = libraries(report.path)

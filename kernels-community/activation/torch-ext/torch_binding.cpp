@@ -51,20 +51,6 @@ STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def("gelu_tanh_and_mul_backward(Tensor grad_output, Tensor input) -> Tensor");
   ops.def(
       "fatrelu_and_mul_backward(Tensor grad_output, Tensor input, float threshold) -> Tensor");
-
-  // The same in torch's own ops, to be recorded in their turn: gradients.py has the code.
-  ops.def("gelu_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def("gelu_quick_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def("gelu_tanh_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def("silu_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-
-  ops.def("silu_and_mul_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def("mul_and_silu_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def("gelu_and_mul_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def("gelu_tanh_and_mul_backward_in_steps(Tensor grad_output, Tensor input) -> Tensor");
-  ops.def(
-      "fatrelu_and_mul_backward_in_steps(Tensor grad_output, Tensor input, float threshold) -> "
-      "Tensor");
 #endif
 
   ops.def("_cpu_isa() -> str");

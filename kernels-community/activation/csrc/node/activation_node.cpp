@@ -2,18 +2,21 @@
 // torch by itself.
 //
 // It knows the ops by their names: the derivative of `f_value(Tensor input, float... options) -> Tensor` is
-// `f_backward(Tensor grad_output, Tensor input, float... options) -> Tensor`, and `f_backward_in_steps` is the same in
-// torch's own ops, which are recorded. Without this library Python records the same calls, with the same gradients to
-// the bit (_autograd.py).
+// `f_backward(Tensor grad_output, Tensor input, float... options) -> Tensor`. Without this library Python records
+// the same calls, with the same gradients to the bit (_autograd.py).
+#include <cmath>
 #include <memory>
 #include <mutex>
+#include <numbers>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/cat.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
@@ -29,40 +32,96 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
+using Options = std::vector<double>;
+
+// The backward in torch's own ops, so that it can be recorded in its turn: the same steps as in gradients.py.
+struct Tangent {
+  Tensor value;
+  Tensor slope;
+};
+
+// x sigmoid(z), where dz is the slope of z times x.
+Tangent times_sigmoid(const Tensor& x, const Tensor& z, const Tensor& dz) {
+  const Tensor value = z.sigmoid();
+  return {x * value, value * (1 + dz * (-z).sigmoid())};
+}
+
+Tangent find_tangent(const std::string& kind, const Tensor& x, const Options& options) {
+  if (kind == "fatrelu") {
+    const Tensor is_below = x.le(options.at(0));
+    return {x.masked_fill(is_below, 0), is_below.logical_not().to(x.scalar_type())};
+  }
+  const Tensor near = x.clamp(-200, 200);  // beyond it, the slopes are those of the limits
+  if (kind == "silu") return times_sigmoid(x, near, near);
+  if (kind == "gelu_quick") {
+    const Tensor z = 1.702 * near;
+    return times_sigmoid(x, z, z);
+  }
+  if (kind == "gelu_tanh") {
+    const double scale = 2 * std::sqrt(2 / std::numbers::pi);
+    const Tensor square = near * near;
+    return times_sigmoid(
+        x, scale * near * (1 + 0.044715 * square), scale * near * (1 + 3 * 0.044715 * square));
+  }
+  TORCH_INTERNAL_ASSERT(kind == "gelu", kind);
+  const Tensor probability = (-near / std::sqrt(2.0)).erfc() / 2;
+  const Tensor density = (near * near / -2).exp() / std::sqrt(2 * std::numbers::pi);
+  return {x * probability, probability + near * density};
+}
+
+Tensor differentiate_in_steps(
+    const std::string& op, const Tensor& dy, const Tensor& x, const Options& options) {
+  const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const Tensor grad = dy.to(wide);
+  const Tensor values = x.to(wide);
+  const bool swapped = op == "mul_and_silu";
+  const size_t end_of_kind = op.find("_and_mul");
+  if (!swapped && end_of_kind == std::string::npos) {
+    return (grad * find_tangent(op, values, options).slope).to(x.scalar_type());
+  }
+  const std::vector<Tensor> halves = values.chunk(2, -1);
+  const Tensor& gate = halves[swapped ? 1 : 0];
+  const Tensor& factor = halves[swapped ? 0 : 1];
+  const Tangent tangent = find_tangent(swapped ? "silu" : op.substr(0, end_of_kind), gate, options);
+  const Tensor of_gate = grad * factor * tangent.slope;
+  const Tensor of_factor = grad * tangent.value;
+  const Tensor both = swapped ? at::cat({of_factor, of_gate}, -1) : at::cat({of_gate, of_factor}, -1);
+  return both.to(x.scalar_type());
+}
+
 // How an op is differentiated.
 struct Derivative {
-  std::string name;
+  std::string name;  // of the backward, in full
+  std::string op;    // without namespace and ending
   OperatorHandle at_once;
-  OperatorHandle in_steps;
 };
 
 Derivative find_derivative(const std::string& name) {
-  auto& dispatcher = c10::Dispatcher::singleton();
+  const size_t begin = name.find("::") + 2;
   return {
-      name, dispatcher.findSchemaOrThrow(name.c_str(), ""),
-      dispatcher.findSchemaOrThrow((name + "_in_steps").c_str(), "")};
+      name, name.substr(begin, name.rfind("_backward") - begin),
+      c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "")};
 }
 
-// The gradient of x; where that is to be recorded in its turn, in steps.
 variable_list differentiate(
     const Derivative& derivative, const variable_list& dys, const Tensor& x,
-    const std::vector<double>& options) {
-  if (!dys[0].defined()) return {Tensor()};
-  Stack stack = {dys[0], x};
-  stack.insert(stack.end(), options.begin(), options.end());
+    const Options& options) {
+  const Tensor& dy = dys[0];
+  if (!dy.defined()) return {Tensor()};
   if (c10::GradMode::is_enabled()) {
-    derivative.in_steps.callBoxed(stack);
-  } else {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    derivative.at_once.callBoxed(stack);
+    return {differentiate_in_steps(derivative.op, dy, x, options)};
   }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  Stack stack = {dy, x};
+  stack.insert(stack.end(), options.begin(), options.end());
+  derivative.at_once.callBoxed(stack);
   return {std::move(stack.back()).toTensor()};
 }
 
 struct ActivationNode final : torch::autograd::Node {
   std::shared_ptr<const Derivative> derivative;
   SavedVariable x;
-  std::vector<double> options;
+  Options options;
 
   variable_list apply(variable_list&& dys) override {
     const std::lock_guard<std::mutex> lock(mutex_);

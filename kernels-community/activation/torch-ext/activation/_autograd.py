@@ -260,16 +260,6 @@ def _has_backward(name: str) -> bool:
     return hasattr(ops, f"{name}_backward")
 
 
-def _register_gradients() -> None:
-    """Give the ops that the node in C++ calls for gradients that are recorded in their turn their code."""
-    key = "AutogradCUDA"  # and so none of a device: what they call has it
-    for name in filter(_has_backward, reference.__all__):
-        in_steps = add_op_namespace_prefix(f"{name}_backward_in_steps")
-        # Copies of this kernel share their ops, and torch warns where one gives them code anew.
-        if not torch._C._dispatch_has_kernel_for_dispatch_key(in_steps, key):
-            torch.library.impl(in_steps, key)(partial(gradients.input_gradient, name))
-
-
 def _register_fakes() -> None:
     """Tell torch.compile what the ops return or fill, and check what they are given.
 
@@ -296,5 +286,4 @@ def _make_gradient(_grad: torch.Tensor, x: torch.Tensor, *_options: float) -> to
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-_register_gradients()
 _register_fakes()

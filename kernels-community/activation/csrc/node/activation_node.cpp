@@ -7,7 +7,6 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
-#include <numbers>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -34,6 +33,8 @@ using torch::jit::Stack;
 
 using Options = std::vector<double>;
 
+constexpr double kPi = 3.14159265358979323846;
+
 // The backward in torch's own ops, so that it can be recorded in its turn: the same steps as in gradients.py.
 struct Tangent {
   Tensor value;
@@ -58,14 +59,14 @@ Tangent find_tangent(const std::string& kind, const Tensor& x, const Options& op
     return times_sigmoid(x, z, z);
   }
   if (kind == "gelu_tanh") {
-    const double scale = 2 * std::sqrt(2 / std::numbers::pi);
+    const double scale = 2 * std::sqrt(2 / kPi);
     const Tensor square = near * near;
     return times_sigmoid(
         x, scale * near * (1 + 0.044715 * square), scale * near * (1 + 3 * 0.044715 * square));
   }
   TORCH_INTERNAL_ASSERT(kind == "gelu", kind);
   const Tensor probability = (-near / std::sqrt(2.0)).erfc() / 2;
-  const Tensor density = (near * near / -2).exp() / std::sqrt(2 * std::numbers::pi);
+  const Tensor density = (near * near / -2).exp() / std::sqrt(2 * kPi);
   return {x * probability, probability + near * density};
 }
 

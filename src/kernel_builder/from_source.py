@@ -8,12 +8,13 @@ from pathlib import Path
 
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host
-from kernel_builder.errors import SelectionError
+from kernel_builder.errors import SelectionError, ToolchainUnavailableError
 from kernel_builder.job import work_directory
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import plan
 from kernel_builder.planned import Selection
 from kernel_builder.provenance import describe_builder
+from kernel_builder.report import VariantReport
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import list_pinned
@@ -25,7 +26,7 @@ from kernel_spec.system import System
 def build_fitting(project: Path, system: System, backend: BackendKind | None = None) -> Path:
     """Build the best variant of a project that fits a system, and no other.
 
-    CUDA code is compiled for the visible devices alone, with the pinned toolkit that torch's
+    Of its per-torch libraries there is the one for the system's torch, if its headers can be had. CUDA code is compiled for the visible devices alone, with the pinned toolkit that torch's
     version of CUDA takes. What the build keeps for people who look into a failure goes when it
     succeeds.
 
@@ -44,20 +45,29 @@ def build_fitting(project: Path, system: System, backend: BackendKind | None = N
     """
     settings = _for_toolkit(read_settings(), system)
     archs = tuple(sorted({device.arch for device in system.devices}))
-    wanted = Selection(archs=archs if system.backend.kind is BackendKind.CUDA else ())
-    name = _choose(project, system, backend, wanted, settings)
-    report = build_project(
-        project,
-        selection=replace(wanted, variants=frozenset({name})),
-        provenance=describe_builder(),
-        settings=settings,
+    wanted = Selection(
+        archs=archs if system.backend.kind is BackendKind.CUDA else (),
+        per_torch=frozenset() if system.torch is None else frozenset({system.torch.release}),
     )
-    [made] = report.variants
+    name = _choose(project, system, backend, wanted, settings)
+    wanted = replace(wanted, variants=frozenset({name}))
+    made = _build(project, wanted, settings)
+    if isinstance(made.error, ToolchainUnavailableError) and wanted.per_torch:
+        # The kernel works without it, and whatever else cannot be fetched is told by the second try.
+        made = _build(project, replace(wanted, per_torch=frozenset()), settings)
     if made.error is not None:
         raise made.error
     assert made.path is not None
     shutil.rmtree(work_directory(project, settings), ignore_errors=True)
     return made.path
+
+
+def _build(project: Path, selection: Selection, settings: Settings) -> VariantReport:
+    report = build_project(
+        project, selection=selection, provenance=describe_builder(), settings=settings
+    )
+    [made] = report.variants
+    return made
 
 
 def _choose(

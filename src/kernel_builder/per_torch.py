@@ -115,6 +115,13 @@ def _plan_part(
     )
 
 
+def choose_parts(made: VariantBuild, releases: frozenset[MajorMinor]) -> VariantBuild:
+    """Leave a variant the libraries for some releases of torch."""
+    return replace(
+        made, per_torch=tuple(part for part in made.per_torch if part.release in releases)
+    )
+
+
 def find_loadable(build: VariantBuild, torch: TorchBuild | None) -> VariantBuild | None:
     """Return the per-torch library that the installed torch loads, or None."""
     if torch is None or torch.prerelease:

@@ -17,7 +17,12 @@ from kernel_builder.config.model import (
 from kernel_builder.errors import SelectionError
 from kernel_builder.known import is_known, read_known
 from kernel_builder.op_id import make_op_id
-from kernel_builder.per_torch import note_missing_parts, plan_per_torch, split_per_torch
+from kernel_builder.per_torch import (
+    choose_parts,
+    note_missing_parts,
+    plan_per_torch,
+    split_per_torch,
+)
 from kernel_builder.plan_notes import note_project, note_variant
 from kernel_builder.planned import (
     EVERYTHING,
@@ -64,6 +69,8 @@ def plan(
                 *note_variant(sources, outcome),
                 *(f"{outcome.variant}: {each}" for each in said),
             ]
+    if selection.per_torch is not None:
+        variants = [choose_parts(one, selection.per_torch) for one in variants]
     variants.sort(key=lambda variant: str(variant.variant))
     notes += note_project(build, sources, variants)
     if selection.variants:

@@ -55,11 +55,13 @@ class Selection:
         backends: only these backends.
         variants: only the variants of these names.
         archs: only these CUDA capabilities, in place of the toolkit's list.
+        per_torch: only these releases of torch get a library of their own; None: all.
     """
 
     backends: frozenset[BackendKind] = frozenset()
     variants: frozenset[str] = frozenset()
     archs: tuple[str, ...] = ()
+    per_torch: frozenset[MajorMinor] | None = None
 
     @property
     def names_some(self) -> bool:

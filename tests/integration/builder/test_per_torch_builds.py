@@ -18,10 +18,12 @@ from kernel_builder.cli.check_abi import check_abi
 from kernel_builder.cli.lint_abi import lint_abi
 from kernel_builder.cli.plan import plan
 from kernel_builder.errors import CheckError, ImportCheckError
+from kernel_builder.from_source import build_fitting
 from kernel_builder.locking import lock_project
 from kernel_builder.pipeline import build_project
 from kernel_builder.report import VariantReport, format_report
 from kernel_builder.settings import Settings
+from kernels.system import detect
 
 Kit = Callable[[str], Path]
 TORCH_HERE = ".torch213.so"
@@ -260,3 +262,19 @@ def test_the_plan_and_the_linter_know_them(kit: Kit) -> None:
     assert said in planned.output
     linted = CliRunner().invoke(lint_abi, [str(project)])
     assert linted.exit_code == 0, linted.output
+
+
+def test_a_build_from_sources_makes_the_one_for_the_torch_here_or_does_without(
+    kit: Kit, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = kit("scale_node")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(settings.cache.parent))
+    assert list(libraries(build_fitting(project, detect()))) == [TORCH_HERE]
+    assert use(project) == [True, True, [3.0] * 5]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    shutil.rmtree(project / "build")
+    assert list(libraries(build_fitting(project, detect()))) == []
+    assert use(project) == [False, True, [3.0] * 5]

@@ -72,7 +72,7 @@ def construct_variant(job: Job, inputs: str) -> VariantReport:
         extension=_describe_contents(job.build, environment),
     )
     _refuse_mixture(job, scratch, made)
-    findings = check_variant(made)
+    findings = check_variant(made, settings=job.settings)
     if findings:
         raise CheckError(job.name, findings)
     unproved = check_parts(job, environment, own, scratch)

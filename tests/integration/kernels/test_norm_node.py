@@ -243,6 +243,34 @@ def test_a_penalty_on_the_gradient_of_a_plain_sum_is_not_forgotten(norm: Recorde
     torch.testing.assert_close(found, torch.autograd.grad(first.square().sum(), (x, weight)))
 
 
+def test_many_gradients_at_once_are_those_one_by_one(norm: Recorder, add_norm: Recorder) -> None:
+    x, residual, weight, bias = draw(3, 8), draw(3, 8), draw(8), draw(8)
+    both = add_norm(x, residual, weight, bias, EPS, True, False)
+    for outputs, inputs in (
+        ((norm(x, weight, bias, EPS, False),), (x, weight, bias)),
+        (both, (x, residual, weight, bias)),
+        (both[1:], (x, residual)),
+    ):
+        many = tuple(torch.randn(5, *y.shape, dtype=y.dtype) for y in outputs)
+        found = torch.autograd.grad(outputs, inputs, many, is_grads_batched=True, retain_graph=True)
+        for at in range(5):
+            dys = tuple(each[at] for each in many)
+            one = torch.autograd.grad(outputs, inputs, dys, retain_graph=True)
+            torch.testing.assert_close(tuple(each[at] for each in found), one)
+
+
+def test_a_tangent_is_refused_where_nothing_requires_a_gradient(
+    norm: Recorder, add_norm: Recorder
+) -> None:
+    x, weight = draw(3, 8).detach(), draw(8).detach()
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(NotImplementedError, match="forward[- ]mode"):
+            norm(dual, weight, None, EPS, True)
+        with pytest.raises(NotImplementedError, match="forward[- ]mode"):
+            add_norm(x, dual, weight, None, EPS, True, False)
+
+
 def test_it_keeps_its_inputs_or_the_sum_and_nothing_else(
     norm: Recorder, add_norm: Recorder
 ) -> None:

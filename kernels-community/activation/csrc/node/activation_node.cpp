@@ -19,6 +19,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include "registration.h"
@@ -179,6 +180,14 @@ auto make_node() {
   }
 }
 
+// Hooks that are called for each new node, which torch has since 2.14, see one that is complete.
+template <class Owner>
+void tell_hooks([[maybe_unused]] const Owner& node) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+  torch::autograd::fire_node_creation_hooks(node);
+#endif
+}
+
 // Records the calls of one op, below which it then calls the op itself.
 class Recorder final : public c10::OperatorKernel {
  public:
@@ -201,7 +210,9 @@ class Recorder final : public c10::OperatorKernel {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
     }
-    if (node) torch::autograd::set_history(stack->back().toTensor(), node);
+    if (!node) return;
+    torch::autograd::set_history(stack->back().toTensor(), node);
+    tell_hooks(node);
   }
 
  private:

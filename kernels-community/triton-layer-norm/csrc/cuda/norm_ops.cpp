@@ -96,7 +96,7 @@ Rows rows_of(const Tensor& tensor) {
 
 // A dense tensor on the device of `like`; torch::stable::empty takes longer than the launch.
 Tensor make(const Tensor& like, ScalarType dtype, const int64_t* sizes, int64_t dims) {
-  constexpr int64_t kMost = 16;
+  constexpr int64_t kMost = 64;
   std::array<int64_t, kMost> strides;
   STD_TORCH_CHECK(dims <= kMost, "at most ", kMost, " dimensions, not ", dims);
   int64_t stride = 1;

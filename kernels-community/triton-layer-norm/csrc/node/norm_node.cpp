@@ -3,6 +3,7 @@
 // It implements the key Autograd of two ops that the main library declares, and nothing else. Without it Python
 // records the same calls, with the same gradients to the bit (_compiled.py).
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -16,6 +17,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include "registration.h"
@@ -39,7 +41,11 @@ Maybe to_optional(const Tensor& tensor) { return tensor.defined() ? Maybe(tensor
 
 Tensor widen(const Tensor& x) { return x.to(c10::promoteTypes(x.scalar_type(), at::kFloat)); }
 
-Tensor sum_rows(const Tensor& x) { return x.unsqueeze(0).flatten(0, -2).sum(0); }
+Tensor sum_rows(const Tensor& x) {
+  std::vector<int64_t> rows(x.dim());  // all but the last, once there is one more in front
+  std::iota(rows.begin(), rows.end(), 0);
+  return x.unsqueeze(0).sum(rows);
+}
 
 // The backward in torch's own ops, so that it can be recorded in its turn; reference.py has the formulas.
 Gradients differentiate_in_steps(
@@ -82,7 +88,13 @@ Gradients differentiate_at_once(
       dsum, eps, is_rms, wants_dweight, wants_dbias);
 }
 
-// The gradients of x, weight, bias and, if there is one, residual; the engine rounds them to the dtypes of these.
+// Whether vmap holds many gradients in one tensor: it has a way through each of torch's ops, but not through ours.
+bool is_batched(const Tensor& dy) {
+  return dy.key_set().has_any(
+      c10::DispatchKeySet({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched}));
+}
+
+// The gradients of x, weight, bias and, if there is one, residual; the engine gives them the dtypes that these want.
 variable_list differentiate(
     const variable_list& dys, const Tensor& h, const Tensor& weight, const Options& options,
     bool wants_dweight, bool wants_dbias) {
@@ -90,7 +102,8 @@ variable_list differentiate(
   const Tensor dsum = options.adds ? dys[1] : Tensor();
   Gradients found(dsum, std::nullopt, std::nullopt);
   if (dy.defined()) {
-    const auto way = c10::GradMode::is_enabled() ? &differentiate_in_steps : &differentiate_at_once;
+    const bool in_steps = c10::GradMode::is_enabled() || is_batched(dy) || is_batched(dsum);
+    const auto way = in_steps ? &differentiate_in_steps : &differentiate_at_once;
     found = way(
         h, to_optional(weight), dy, to_optional(dsum), options.eps, options.is_rms, wants_dweight,
         wants_dbias);
@@ -176,10 +189,22 @@ auto make_node() {
   }
 }
 
+// Hooks that are called for each new node, which torch has since 2.14, see one that is complete.
+template <class Owner>
+void tell_hooks([[maybe_unused]] const Owner& node) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+  torch::autograd::fire_node_creation_hooks(node);
+#endif
+}
+
 template <class... Tensors>
-auto make_node_for(const Options& options, const Tensors&... inputs) {
+void refuse_tangents(const Tensors&... inputs) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       !(torch::autograd::isFwGradDefined(inputs) || ...), "norm: it has no forward-mode derivative");
+}
+
+template <class... Tensors>
+auto make_node_for(const Options& options, const Tensors&... inputs) {
   auto node = make_node<NormNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
   node->options = options;
@@ -196,12 +221,14 @@ Tensor norm(
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return op.redispatch(keys & c10::after_ADInplaceOrView_keyset, x, weight, bias, eps, is_rms);
   };
+  refuse_tangents(x, weight, bias);
   if (!torch::autograd::compute_requires_grad(x, weight, bias)) return call();
   const auto node = make_node_for({eps, is_rms, false}, x, weight, bias);
   node->h = SavedVariable(x, false);
   node->weight = SavedVariable(weight, false);
   const Tensor y = call();
   torch::autograd::set_history(y, node);
+  tell_hooks(node);
   return y;
 }
 
@@ -216,6 +243,7 @@ Pair add_norm(
     return op.redispatch(
         keys & c10::after_ADInplaceOrView_keyset, x, residual, weight, bias, eps, is_rms, wide_sum);
   };
+  refuse_tangents(x, residual, weight, bias);
   if (!torch::autograd::compute_requires_grad(x, residual, weight, bias)) return call();
   const auto node = make_node_for({eps, is_rms, true}, x, weight, bias, residual);
   node->weight = SavedVariable(weight, false);
@@ -224,6 +252,7 @@ Pair add_norm(
   torch::autograd::set_history(y, node);
   torch::autograd::set_history(sum, node);
   node->h = SavedVariable(sum, true);
+  tell_hooks(node);
   return both;
 }
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from kernel_builder.config.read import read_build
 from kernel_builder.environment import detect_host
-from kernel_builder.errors import SelectionError, ToolchainUnavailableError
+from kernel_builder.errors import BuilderError, SelectionError
 from kernel_builder.job import work_directory
 from kernel_builder.pipeline import build_project
 from kernel_builder.plan import plan
-from kernel_builder.planned import Selection
+from kernel_builder.planned import Selection, VariantBuild
 from kernel_builder.provenance import describe_builder
 from kernel_builder.report import VariantReport
 from kernel_builder.settings import Settings, read_settings
@@ -21,14 +21,15 @@ from kernel_builder.toolchain.cuda import list_pinned
 from kernel_spec.backend import BackendKind
 from kernel_spec.compat import Rejected, decide
 from kernel_spec.system import System
+from kernels.log import logger
 
 
 def build_fitting(project: Path, system: System, backend: BackendKind | None = None) -> Path:
     """Build the best variant of a project that fits a system, and no other.
 
-    Of its per-torch libraries there is the one for the system's torch, if its headers can be had. CUDA code is compiled for the visible devices alone, with the pinned toolkit that torch's
-    version of CUDA takes. What the build keeps for people who look into a failure goes when it
-    succeeds.
+    Of its per-torch libraries it has the one for the system's torch, if that can be built. CUDA code
+    is compiled for the visible devices alone, with the pinned toolkit that torch's version of CUDA
+    takes. What the build keeps for people who look into a failure goes when it succeeds.
 
     Args:
         project: the directory that holds ``build.toml``.
@@ -49,11 +50,17 @@ def build_fitting(project: Path, system: System, backend: BackendKind | None = N
         archs=archs if system.backend.kind is BackendKind.CUDA else (),
         per_torch=frozenset() if system.torch is None else frozenset({system.torch.release}),
     )
-    name = _choose(project, system, backend, wanted, settings)
-    wanted = replace(wanted, variants=frozenset({name}))
+    chosen = _choose(project, system, backend, wanted, settings)
+    wanted = replace(wanted, variants=frozenset({str(chosen.variant)}))
     made = _build(project, wanted, settings)
-    if isinstance(made.error, ToolchainUnavailableError) and wanted.per_torch:
-        # The kernel works without it, and whatever else cannot be fetched is told by the second try.
+    if isinstance(made.error, BuilderError) and chosen.per_torch:
+        # What is wrong with the rest is told by the second try.
+        logger().warning(
+            "%s is built without its library for torch %s, which it works without: %s",
+            chosen.variant,
+            chosen.per_torch[0].release,
+            made.error,
+        )
         made = _build(project, replace(wanted, per_torch=frozenset()), settings)
     if made.error is not None:
         raise made.error
@@ -76,7 +83,7 @@ def _choose(
     backend: BackendKind | None,
     wanted: Selection,
     settings: Settings,
-) -> str:
+) -> VariantBuild:
     build = read_build(project)
     made = plan(build, read_sources(project, build), host=detect_host(settings), selection=wanted)
     decisions = decide(system, [str(each.variant) for each in made.variants], backend=backend)
@@ -89,7 +96,7 @@ def _choose(
         raise SelectionError(
             "\n".join(["no variant that can be built here fits this system:", *lines])
         )
-    return first.name
+    return next(each for each in made.variants if str(each.variant) == first.name)
 
 
 def _for_toolkit(settings: Settings, system: System) -> Settings:

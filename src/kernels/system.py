@@ -110,7 +110,7 @@ def read_version_text(path: Path) -> dict[str, str | None] | None:
 
 def _is_being_imported(module: ModuleType) -> bool:
     """Say whether a thread is about to make a module, which has only some of its names until then."""
-    return getattr(module.__spec__, "_initializing", False)
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _needs_import(facts: dict[str, str | None]) -> bool:

@@ -124,7 +124,7 @@ def _check_names(
     """
     pinned = _find_pinned(release, library.facts.machine, settings)
     if pinned is None:
-        exports = _find_exports(release, library.facts.machine, settings)
+        exports = _find_installed(release, settings)
         yield from check_full_abi(library, exports, backend)
     elif backend is BackendKind.CUDA:
         yield from check_full_abi(library, pinned)
@@ -179,7 +179,7 @@ def _check_library(
             yield from check_stable_abi(library, version)
         case Torch() as framework:
             yield from check_entry(library, subject)
-            exports = _find_exports(framework.version, subject.variant.cpu, settings)
+            exports = _find_exports(framework.version, subject, settings)
             yield from check_full_abi(library, exports, subject.metadata.backend)
         case TvmFfi():
             yield from check_tvm_ffi(library)
@@ -187,12 +187,25 @@ def _check_library(
             assert_never(other)
 
 
-def _find_exports(release: MajorMinor, cpu: str, settings: Settings) -> Set[str] | None:
-    """Return what a torch of a release defines: the installed one, or what is here of a pinned one."""
+def _find_exports(release: MajorMinor, subject: Subject, settings: Settings) -> Set[str] | None:
+    """Return what a torch of a release defines: the installed one, or what is here of a pinned one.
+
+    The pinned ones are for CUDA, so of a torch for another device they do not know all.
+    """
+    if (exports := _find_installed(release, settings)) is not None:
+        return exports
+    if subject.metadata.backend not in (BackendKind.CPU, BackendKind.CUDA):
+        return None
+    assert isinstance(subject.variant, ArchVariant)
+    return _find_pinned(release, subject.variant.cpu, settings)
+
+
+def _find_installed(release: MajorMinor, settings: Settings) -> Set[str] | None:
+    """Return what the installed torch defines, where it is of a release."""
     torch = find_torch()
-    if torch is not None and torch.build.release == release and not torch.build.prerelease:
-        return read_exports(torch, settings.cache / "exports")
-    return _find_pinned(release, cpu, settings)
+    if torch is None or torch.build.release != release or torch.build.prerelease:
+        return None
+    return read_exports(torch, settings.cache / "exports")
 
 
 def _find_pinned(release: MajorMinor, cpu: str, settings: Settings) -> Set[str] | None:

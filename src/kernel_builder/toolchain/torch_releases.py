@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kernel_builder.errors import ToolchainUnavailableError
+from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.kept import keep_tree
 from kernel_builder.toolchain.packed import (
     Part,
@@ -77,7 +77,7 @@ class PinnedTorch:
 
     @property
     def key(self) -> str:
-        """The name of its directory in the store, which changes with every byte that is kept."""
+        """The name of its directory in the store, which changes with the wheel and with all that is compiled against."""
         pinned = "\n".join((self.wheel, self.headers_sha256, self.exports_sha256))
         digest = hashlib.sha256(pinned.encode()).hexdigest()
         return f"torch-{self.version}-{self.machine}-{digest[:16]}"
@@ -158,7 +158,7 @@ def fetch_torch_headers(
         try:
             size = _unpack(pinned, parts, scratch / "tree")
         except (ValueError, FileExistsError) as err:
-            raise ToolchainUnavailableError(
+            raise ToolchainError(
                 f"{name}: the wheel is not packed as this builder has pinned it ({err}); nothing of "
                 "it is used"
             ) from err

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-from urllib.request import (
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
 
-from kernel_builder.errors import CommandError, ToolchainUnavailableError
+from kernel_builder.errors import CommandError, ToolchainError, ToolchainUnavailableError
 from kernel_builder.process import run
 from kernel_builder.toolchain.packed import Part
 from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
-from kernel_builder.toolchain.wheels import explain_pip
+from kernel_builder.toolchain.wheels import blame_pip, explain_pip
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
 
 _PIP_SECONDS = 1800
 _SECONDS = 60
@@ -103,7 +98,8 @@ def fetch_spans(
         on_fetch: who is told how far it is.
 
     Raises:
-        ToolchainUnavailableError: pip does not find it, or it is not the wheel that is pinned.
+        ToolchainUnavailableError: pip does not find it.
+        ToolchainError: it is not the wheel that is pinned.
     """
     try:
         url = urlsplit(_find_url(wheel, scratch, variables, on_fetch))
@@ -177,7 +173,7 @@ def _download(
                 on_line=hear,
             )
         except CommandError as err:
-            raise ToolchainUnavailableError(
+            raise blame_pip(err)(
                 f"{wheel} cannot be fetched with pip ({explain_pip(err)}); let pip reach a package "
                 "index (PIP_INDEX_URL, PIP_FIND_LINKS), or build once where it can"
             ) from err
@@ -187,6 +183,9 @@ def _download(
 
 def _open(variables: Mapping[str, str]) -> OpenerDirector:
     """Open HTTP as pip would: with its proxies and its certificates; urllib minds no_proxy."""
+    import ssl
+    from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+
     proxies = choose_proxies(variables)
     if odd := [text for text in proxies.values() if not text.startswith(("http:", "https:"))]:
         raise _NoRangesError(f"its proxy is of another kind than HTTP ({odd[0].partition(':')[0]})")
@@ -229,6 +228,9 @@ def _read_ranges(
 
 def _read_range(url: str, span: Span, opener: OpenerDirector, tell: Callable[[int], None]) -> bytes:
     """Read one range; where the connection breaks off, go on from there."""
+    from http.client import HTTPException
+    from urllib.request import Request
+
     data = bytearray()
     said = ""
     for _ in range(_TRIES):
@@ -270,7 +272,7 @@ def _read_file(wheel: WheelSpans, place: Path) -> tuple[Part, ...]:
 def _check(wheel: WheelSpans, span: Span, data: bytes, origin: str) -> Part:
     found = hashlib.sha256(data).hexdigest()
     if found != span.sha256:
-        raise ToolchainUnavailableError(
+        raise ToolchainError(
             f"{wheel} from {origin}: bytes {span.offset} to {span.offset + span.length} have sha256 "
             f"{found}, expected {span.sha256}; nothing of it is used. See what changes files on their "
             "way, such as a proxy or a mirror"

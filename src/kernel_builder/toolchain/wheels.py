@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from kernel_builder.errors import CommandError, ToolchainUnavailableError
+from kernel_builder.errors import CommandError, ToolchainError, ToolchainUnavailableError
 from kernel_builder.process import run
 from kernel_builder.toolchain.kept import keep_tree
 from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
@@ -97,7 +97,8 @@ def fetch_wheels(
         on_fetch: who is told how far it is.
 
     Raises:
-        ToolchainUnavailableError: pip is not there, or cannot get a wheel of that hash.
+        ToolchainUnavailableError: pip is not there, or cannot get a wheel.
+        ToolchainError: a wheel has another hash.
     """
 
     def make(scratch: Path) -> None:
@@ -140,10 +141,16 @@ def _install(
                 on_line=read_line,
             )
     except CommandError as err:
-        raise ToolchainUnavailableError(
+        raise blame_pip(err)(
             f"{wheels.name} cannot be fetched with pip ({explain_pip(err)}); let pip reach a package index "
             f"(PIP_INDEX_URL, PIP_FIND_LINKS), or {wheels.otherwise}"
         ) from err
+
+
+def blame_pip(err: CommandError) -> type[ToolchainError]:
+    """Return what went wrong: a wheel of another hash is no toolchain that could not be had."""
+    is_other = "DO NOT MATCH THE HASHES" in err.finished.output
+    return ToolchainError if is_other else ToolchainUnavailableError
 
 
 def explain_pip(err: CommandError) -> str:

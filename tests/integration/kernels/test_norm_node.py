@@ -265,9 +265,9 @@ def test_a_tangent_is_refused_where_nothing_requires_a_gradient(
     x, weight = draw(3, 8).detach(), draw(8).detach()
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises(NotImplementedError, match="forward[- ]mode"):
+        with pytest.raises(NotImplementedError, match=r"forward[- ]mode"):
             norm(dual, weight, None, EPS, True)
-        with pytest.raises(NotImplementedError, match="forward[- ]mode"):
+        with pytest.raises(NotImplementedError, match=r"forward[- ]mode"):
             add_norm(x, dual, weight, None, EPS, True, False)
 
 

@@ -35,7 +35,7 @@ from kernel_builder.toolchain.torch_cuda import make_cuda_headers
 from kernel_builder.toolchain.torch_releases import (
     PinnedTorch,
     fetch_torch_headers,
-    read_torch_releases,
+    find_release,
 )
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
 from kernel_spec.backend import BackendKind
@@ -161,7 +161,7 @@ def _fetch_torch(part: VariantBuild, settings: Settings, on_fetch: OnFetch | Non
     """Return the pinned headers of the torch that a per-torch library is for."""
     return fetch_torch_headers(
         find_pinned(part),
-        store=settings.cache / "toolchains",
+        store=settings.toolchains,
         variables=settings.for_pip,
         on_fetch=on_fetch,
     )
@@ -170,8 +170,9 @@ def _fetch_torch(part: VariantBuild, settings: Settings, on_fetch: OnFetch | Non
 def find_pinned(part: VariantBuild) -> PinnedTorch:
     """Return the pinned torch of a per-torch library."""
     assert isinstance(part.variant, ArchVariant)
-    pinned = read_torch_releases(part.variant.cpu)
-    return next(each for each in pinned if each.release == part.release)
+    pinned = find_release(part.variant.cpu, part.release)
+    assert pinned is not None  # the plan has a library for pinned releases alone
+    return pinned
 
 
 def _find_python_headers() -> Path:

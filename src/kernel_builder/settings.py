@@ -72,6 +72,11 @@ class Settings:
     local_sources: Mapping[str, Path] = field(default_factory=dict)
 
     @property
+    def toolchains(self) -> Path:
+        """The directory of all toolchains that were fetched."""
+        return self.cache / "toolchains"
+
+    @property
     def for_pip(self) -> dict[str, str]:
         """The whole environment of pip."""
         return {**self.variables, **self.pip_variables}

@@ -20,7 +20,7 @@ from kernel_builder.errors import ProjectError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.exports import read_exports
 from kernel_builder.toolchain.torch import find_torch, read_torch
-from kernel_builder.toolchain.torch_releases import read_pinned_exports, read_torch_releases
+from kernel_builder.toolchain.torch_releases import find_release, read_pinned_exports
 from kernel_spec.backend import BackendKind
 from kernel_spec.binary import read_elf
 from kernel_spec.errors import BinaryFormatError, MetadataError, VariantNameError
@@ -210,8 +210,8 @@ def _find_installed(release: MajorMinor, settings: Settings) -> Set[str] | None:
 
 def _find_pinned(release: MajorMinor, cpu: str, settings: Settings) -> Set[str] | None:
     """Return what the pinned torch of a release defines, where it is here."""
-    for pinned in read_torch_releases(cpu):
-        place = settings.cache / "toolchains" / pinned.key
-        if pinned.release == release and place.is_dir():
-            return read_pinned_exports(read_torch(place))
-    return None
+    pinned = find_release(cpu, release)
+    place = None if pinned is None else settings.toolchains / pinned.key
+    if place is None or not place.is_dir():
+        return None
+    return read_pinned_exports(read_torch(place))

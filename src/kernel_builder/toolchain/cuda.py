@@ -149,7 +149,7 @@ def get_cuda(
     if settings.cuda_home is not None:
         return read_cuda(settings.cuda_home, variables=settings.variables)
     wheels = _list_wheels(settings, version)
-    store = settings.cache / "toolchains"
+    store = settings.toolchains
     trees = [
         fetch_wheels(each, store=store, variables=settings.for_pip, on_fetch=on_fetch)
         for each in wheels

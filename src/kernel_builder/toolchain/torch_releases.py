@@ -88,6 +88,12 @@ def read_torch_releases(machine: str) -> tuple[PinnedTorch, ...]:
     return tuple(each for each in _read() if each.machine == machine)
 
 
+def find_release(machine: str, release: MajorMinor | None) -> PinnedTorch | None:
+    """Return the pinned torch of a release, or None where none is pinned for a processor."""
+    pinned = read_torch_releases(machine)
+    return next((each for each in pinned if each.release == release), None)
+
+
 @cache
 def _read() -> tuple[PinnedTorch, ...]:
     place = files("kernel_builder") / "toolchain" / "torch-releases.toml"
@@ -140,7 +146,8 @@ def fetch_torch_headers(
         A torch whose root has ``include``, ``version.py`` and ``exports.txt``.
 
     Raises:
-        ToolchainUnavailableError: pip cannot find the wheel, or it is another one than is pinned.
+        ToolchainUnavailableError: pip cannot find the wheel.
+        ToolchainError: it is another one than is pinned.
     """
     name = f"torch {pinned.version} (headers)"
 

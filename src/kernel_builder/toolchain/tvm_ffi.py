@@ -76,7 +76,7 @@ def get_tvm_ffi(settings: Settings) -> TvmFfiInstall:
     data = _read()
     root = fetch_wheels(
         _choose_wheels(data, platform.machine(), _python_tag()),
-        store=settings.cache / "toolchains",
+        store=settings.toolchains,
         variables=settings.for_pip,
     )
     return TvmFfiInstall(root=root, release=data["version"])

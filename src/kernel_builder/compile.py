@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from kernel_builder.compile_objects import Made, make_objects
@@ -20,6 +19,7 @@ from kernel_builder.environment import Environment
 from kernel_builder.errors import LinkError
 from kernel_builder.job import Job
 from kernel_builder.objects import ObjectCache
+from kernel_builder.own_headers import read_own_headers
 from kernel_builder.planned import VariantBuild
 from kernel_builder.recipe import write_recipe
 from kernel_builder.report import FileReport
@@ -105,10 +105,10 @@ def stage_sources(project: Path, build: VariantBuild, work: Path) -> Path:
         shutil.copyfile(project / path, target)
     (work / "exports.map").write_text(EXPORTS if build.tvm_ffi is None else EXPORTS_TVM_FFI)
     if build.tvm_ffi is None:
-        (work / "gen" / "torch").mkdir()
-        templates = files("kernel_builder").joinpath("templates")
-        for name, place in (("registration.h", "."), ("extension.h", "torch")):
-            (work / "gen" / place / name).write_bytes(templates.joinpath(name).read_bytes())
+        for name, content in read_own_headers().items():
+            place = work / "gen" / name
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(content)
     return work / "src"
 
 

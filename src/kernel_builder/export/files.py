@@ -12,6 +12,7 @@ from kernel_builder.export.backends import BackendExport
 from kernel_builder.export.cmake import format_cmake
 from kernel_builder.export.quote import format_python, quote_text
 from kernel_builder.known import name_distributions
+from kernel_builder.own_headers import read_own_headers
 from kernel_builder.package import OPS_FILE, format_ops
 from kernel_builder.planned import VariantBuild
 from kernel_builder.toolchain.link import EXPORTS, EXPORTS_TVM_FFI
@@ -66,8 +67,9 @@ def _compiled(build: Build, backends: Sequence[BackendExport], project: Path) ->
         texts["cmake/exports.map"] = EXPORTS_TVM_FFI
     else:
         texts["cmake/exports.map"] = EXPORTS
-        texts["cmake/include/registration.h"] = _template("registration.h")
-        texts["cmake/include/torch/extension.h"] = _template("extension.h")
+        texts |= {
+            f"cmake/include/{path}": read.decode() for path, read in read_own_headers().items()
+        }
     for each in backends:
         compiled = bool(each.build.units)
         text = format_ops(

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 import shutil
-import subprocess
 import sys
-import sysconfig
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,13 +17,18 @@ from types import ModuleType
 
 import pytest
 import torch
-from lacking import require_commands
+from node_on_cpu import (
+    compile_node,
+    differentiate_from_threads,
+    draw,
+    load_module,
+    release_from_threads,
+    write_ops,
+)
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-ROOT = Path(__file__).parents[3]
-PROJECT = ROOT / "kernels-community" / "activation"
-HEADERS = ROOT / "src" / "kernel_builder" / "templates"
+PROJECT = Path(__file__).parents[3] / "kernels-community" / "activation"
 ID = "_activation_node_on_a_cpu"
 PACKAGE = "activation_node_kernel"
 LAYERS = {
@@ -42,40 +43,15 @@ LAYERS = {
     "SiluAndMul": "silu_and_mul",
 }
 TWO = ["Silu", "FatreluAndMul"]  # without options, and with one
-OPS = """
-import ctypes
-import torch
-
-ops = torch.ops.ID
-
-def add_op_namespace_prefix(name):
-    return "ID::" + name
-
-def load_per_torch():
-    ctypes.CDLL("LIBRARY")
-    return True
-"""
 KEPT: list[torch.library.Library] = []  # whose ops go with it
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = os.environ.get("CXX", "g++")
-    require_commands(compiler)
-    from torch.utils.cpp_extension import include_paths, library_paths
-
-    folder = tmp_path_factory.mktemp("node")
     text = (PROJECT / "csrc" / "node" / "activation_node.cpp").read_text(encoding="utf-8")
     assert text.count("AutogradCUDA") == 1
-    (folder / "node.cpp").write_text(text.replace("AutogradCUDA", "AutogradCPU"))
-    command = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden"]
-    command += ["-Wall", "-Wextra", "-Werror", f"-DTORCH_EXTENSION_NAME={ID}", f"-I{HEADERS}"]
-    command += [f"-isystem{path}" for path in (*include_paths(), sysconfig.get_path("include"))]
-    command += [str(folder / "node.cpp"), "-o", str(folder / "node.so")]
-    command += [f"-L{path}" for path in library_paths()] + ["-ltorch_cpu", "-lc10"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return folder / "node.so"
+    text = text.replace("AutogradCUDA", "AutogradCPU")
+    return compile_node(text, tmp_path_factory.mktemp("node"), ID)
 
 
 @pytest.fixture(scope="module")
@@ -89,28 +65,19 @@ def kernel(library: Path, asked: list[str]) -> Iterator[ModuleType]:
     """The kernel's own Python, over ops in plain torch and the node."""
     folder = library.parent / PACKAGE
     shutil.copytree(PROJECT / "torch-ext" / "activation", folder)
-    (folder / "_ops.py").write_text(OPS.replace("LIBRARY", str(library)).replace("ID", ID))
+    write_ops(folder, library, ID)
     for place in (folder / "_autograd.py", folder / "_checks.py"):
         text = place.read_text(encoding="utf-8")
         text = text.replace(".is_cuda", ".is_cpu").replace("torch.bfloat16,", "torch.float64,")
         place.write_text(text)
     sys.path.insert(0, str(library.parent))
-    reference = load("reference", folder / "reference.py")
-    gradients = load("gradients", folder / "gradients.py")
+    reference = load_module(f"{PACKAGE}_reference", folder / "reference.py")
+    gradients = load_module(f"{PACKAGE}_gradients", folder / "gradients.py")
     define_ops(reference, gradients, asked)
     yield importlib.import_module(PACKAGE)
     sys.path.remove(str(library.parent))
     for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
         del sys.modules[name]
-
-
-def load(name: str, place: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{PACKAGE}_{name}", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def define_ops(reference: ModuleType, gradients: ModuleType, asked: list[str]) -> None:
@@ -168,10 +135,6 @@ def make_layer(kernel: ModuleType, name: str) -> torch.nn.Module:
     layer = getattr(kernel.layers, name)()
     layer.threshold = 0.25
     return layer
-
-
-def draw(*shape: int, dtype: torch.dtype = torch.float64, grad: bool = True) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_(grad)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -436,22 +399,9 @@ def test_training_compiles_into_one_graph_by_the_function_in_python(
 
 
 def test_threads_share_a_graph(kernel: ModuleType) -> None:
-    x = draw(16, 32)
-    y = make_layer(kernel, "Silu")(x * 1)
-    (expected,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
-    found: list[bool] = []
-
-    def differentiate() -> None:
-        for _ in range(50):
-            (dx,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
-            found.append(torch.equal(dx, expected))
-
-    threads = [threading.Thread(target=differentiate) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [True] * 200
+    x, layer = draw(16, 32), make_layer(kernel, "Silu")
+    differentiate_from_threads(layer(x * 1), x)
+    release_from_threads(lambda: layer(x * 1), x)
 
 
 def test_long_chains_are_freed_without_a_deep_stack(kernel: ModuleType) -> None:

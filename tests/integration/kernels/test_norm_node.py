@@ -8,13 +8,8 @@ minute on two cores.
 from __future__ import annotations
 
 import gc
-import importlib.util
-import os
 import shutil
-import subprocess
 import sys
-import sysconfig
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -24,10 +19,15 @@ from typing import Any
 
 import pytest
 import torch
-from lacking import require_commands
+from node_on_cpu import (
+    compile_node,
+    differentiate_from_threads,
+    draw,
+    load_module,
+    release_from_threads,
+    write_ops,
+)
 from torch.utils.checkpoint import checkpoint
-
-import kernel_builder
 
 PROJECT = Path(__file__).parents[3] / "kernels-community" / "triton-layer-norm"
 ID = "_norm_node_on_a_cpu"
@@ -41,40 +41,13 @@ BACKWARD = (
     "(Tensor h, Tensor? weight, Tensor dy, Tensor? dsum, float eps, bool is_rms, bool wants_dweight,"
     " bool wants_dbias) -> (Tensor, Tensor?, Tensor?)"
 )
-OPS = """
-import ctypes
-import torch
-
-ops = torch.ops.ID
-
-def add_op_namespace_prefix(name):
-    return "ID::" + name
-
-def load_per_torch():
-    ctypes.CDLL("LIBRARY")
-    return True
-"""
 Recorder = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = os.environ.get("CXX", "g++")
-    require_commands(compiler)
-    from torch.utils.cpp_extension import include_paths, library_paths
-
-    target = tmp_path_factory.mktemp("node") / "node.so"
-    command = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden"]
-    command += ["-Wall", "-Wextra", "-Werror", f"-DTORCH_EXTENSION_NAME={ID}"]
-    # registration.h, as the builder gives it to every kernel, and Python's own headers for it.
-    templates = Path(kernel_builder.__file__).parent / "templates"
-    command += [f"-I{templates}", f"-isystem{sysconfig.get_path('include')}"]
-    command += [f"-isystem{path}" for path in include_paths()]
-    command += [str(PROJECT / "csrc" / "node" / "norm_node.cpp"), "-o", str(target)]
-    command += [f"-L{path}" for path in library_paths()] + ["-ltorch_cpu", "-lc10"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return target
+    source = PROJECT / "csrc" / "node" / "norm_node.cpp"
+    return compile_node(source.read_text(encoding="utf-8"), tmp_path_factory.mktemp("node"), ID)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +61,9 @@ def kernel(library: Path, asked: list[tuple[bool, bool]]) -> Iterator[ModuleType
     """The kernel's own Python, over ops in plain torch and the node."""
     folder = library.parent / "norm_node_kernel"
     shutil.copytree(PROJECT / "torch-ext" / "triton_layer_norm", folder)
-    (folder / "_ops.py").write_text(OPS.replace("LIBRARY", str(library)).replace("ID", ID))
+    write_ops(folder, library, ID)
     ops = torch.library.Library(ID, "DEF")
-    reference = load("norm_node_reference", folder / "reference.py")
+    reference = load_module("norm_node_reference", folder / "reference.py")
 
     def norm(x, weight, bias, eps, is_rms):
         return reference.norm(x, weight, bias, eps, is_rms=is_rms)
@@ -116,19 +89,9 @@ def kernel(library: Path, asked: list[tuple[bool, bool]]) -> Iterator[ModuleType
     ):
         ops.define(name + schema)
         ops.impl(name, function, "CPU")
-    yield load("norm_node_kernel", folder / "__init__.py")
+    yield load_module("norm_node_kernel", folder / "__init__.py")
     for name in [name for name in sys.modules if name.startswith("norm_node_kernel")]:
         del sys.modules[name]
-
-
-def load(name: str, place: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -153,10 +116,6 @@ def norm(way: tuple[Recorder, Recorder]) -> Recorder:
 @pytest.fixture
 def add_norm(way: tuple[Recorder, Recorder]) -> Recorder:
     return way[1]
-
-
-def draw(*shape: int, dtype: torch.dtype = torch.float64, grad: bool = True) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_(grad)
 
 
 def test_the_node_is_what_records(kernel: ModuleType, compiled: ModuleType) -> None:
@@ -458,21 +417,8 @@ def test_a_backward_that_is_compiled(norm: Recorder, add_norm: Recorder) -> None
 
 def test_threads_share_a_graph(norm: Recorder) -> None:
     x, weight = draw(16, 32), draw(32)
-    y = norm(x * 1, weight, None, EPS, True)
-    expected = torch.autograd.grad(y.sum(), x, retain_graph=True)[0]
-    found: list[bool] = []
-
-    def differentiate() -> None:
-        for _ in range(50):
-            (dx,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
-            found.append(torch.equal(dx, expected))
-
-    threads = [threading.Thread(target=differentiate) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [True] * 200
+    differentiate_from_threads(norm(x * 1, weight, None, EPS, True), x)
+    release_from_threads(lambda: norm(x * 1, weight, None, EPS, True), x)
 
 
 def test_long_chains_are_freed_without_a_deep_stack(norm: Recorder) -> None:

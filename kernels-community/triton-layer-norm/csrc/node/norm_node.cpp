@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,14 +16,16 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
-#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
+#include "autograd_node.h"
 #include "registration.h"
 
 namespace {
 
 using at::Tensor;
+using kernel_builder::make_node;
+using kernel_builder::tell_hooks;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 using Maybe = std::optional<Tensor>;
@@ -155,47 +156,17 @@ struct NormNode final : torch::autograd::Node {
 
   variable_list apply_with_saved(
       const variable_list& dys, torch::autograd::SwapSavedVariables& saved) override {
-    namespace compiled = torch::dynamo::autograd;
     saved.before(h);
     saved.before(weight);
-    std::vector<at::IValue> kept = {
-        h.unpack(getptr()), weight.unpack(), options.eps, options.is_rms, options.adds,
-        task_should_compute_output(kWeight), task_should_compute_output(kBias)};
-    std::vector<at::TypePtr> types;
-    for (const at::IValue& value : kept) {
-      types.push_back(value.isTensor() ? at::TensorType::get() : value.type());
-    }
-    const auto& compiler = compiled::getPyCompilerInterface();
-    const auto function = compiler->bind_function(
-        saved.get_py_compiler(), name(), &apply_to_kept, types,
-        /*is_custom_function=*/true, /*is_traceable=*/false);
-    const auto edges = compiled::get_input_metadata(next_edges());
-    variable_list gradients = compiler->call_function(
-        saved.get_py_compiler(), "apply_functional", function, dys, kept,
-        compiled::IValuePacker<std::decay_t<decltype(edges)>>::pack(edges));
+    variable_list gradients = kernel_builder::call_compiled(
+        *this, saved, dys, &apply_to_kept,
+        {h.unpack(getptr()), weight.unpack(), options.eps, options.is_rms, options.adds,
+         task_should_compute_output(kWeight), task_should_compute_output(kBias)});
     saved.after(h);
     saved.after(weight);
     return gradients;
   }
 };
-
-// What owns a node differs between releases of torch.
-template <class Node>
-auto make_node() {
-  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Node>) {
-    return c10::make_intrusive<Node>();
-  } else {
-    return std::shared_ptr<Node>(new Node(), [](Node* node) { deleteNode(node); });
-  }
-}
-
-// Hooks that are called for each new node, which torch has since 2.14, see one that is complete.
-template <class Owner>
-void tell_hooks([[maybe_unused]] const Owner& node) {
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
-  torch::autograd::fire_node_creation_hooks(node);
-#endif
-}
 
 template <class... Tensors>
 void refuse_tangents(const Tensors&... inputs) {

@@ -1,12 +1,14 @@
 """Write toolchain/torch-releases.toml: what of each torch wheel its headers and export lists are.
 
-    python tools/refresh_torch_releases.py 2.14.1 2.13.0 ...
+    python tools/refresh_torch_releases.py [--machine aarch64] 2.14.1 2.13.0 ...
 
 pip downloads the wheel of each release for one Python, from the user's package index. The offsets are
 those of its zip directory and of the section headers of its libraries; what a build would then take out
-of the wheel is compared with what zipfile and pyelftools find in it, before anything is written.
+of the wheel is compared with what zipfile and pyelftools find in it, before anything is written. Another
+wheel of the same minor release and processor is replaced, all others stay.
 """
 
+import argparse
 import hashlib
 import stat
 import subprocess
@@ -15,19 +17,23 @@ import tempfile
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from elftools.elf.elffile import ELFFile
 
 from kernel_builder.toolchain.packed import Part, Piece, unpack_entries, unpack_piece
-from kernel_builder.toolchain.torch_releases import hash_listing, list_exports, parse_release
+from kernel_builder.toolchain.torch_headers import hash_listing, list_exports
+from kernel_builder.toolchain.torch_releases import parse_release
 from kernel_spec.binary import read_elf
+from kernel_spec.version import MajorMinor, parse_major_minor
+from kernel_spec.whole_file import write_whole
 
 TARGET = Path(__file__).parents[1] / "src/kernel_builder/toolchain/torch-releases.toml"
-MACHINES = ("x86_64",)
+MACHINES = ("x86_64", "aarch64")
 PYTHON = "cp311"
+# A wheel without CUDA lacks two of them.
 LIBRARIES = ("libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so")
 HEADERS = "torch/include/"
 # Ranges with less than this between them are one.
@@ -37,6 +43,7 @@ GAP = 1 << 20
 BEFORE = (1 << 18, 1 << 17, 1 << 19, 1 << 20)
 # Tables that end before this are unpacked from the beginning of their library.
 NEAR = 1 << 24
+MARK = "\n[[release]]\n"
 HEAD = """\
 # Releases of torch that per-torch libraries are compiled for: of each wheel, the bytes that hold its
 # headers and the names that its libraries define. toolchain/torch_releases.py reads this file, and
@@ -214,7 +221,10 @@ def describe(place: Path, release: str, machine: str, scratch: Path) -> str:
     begin, end, headers = find_headers(wheel)
     info = wheel.archive.getinfo("torch/version.py")
     version = find_piece(wheel, wheel.find(info), 0, wheel.archive.read(info))
-    libraries = {name: describe_library(wheel, name, scratch) for name in LIBRARIES}
+    there = {each.rpartition("/")[2] for each in wheel.archive.namelist()}
+    libraries = {
+        name: describe_library(wheel, name, scratch) for name in LIBRARIES if name in there
+    }
     tables = [piece for pieces, _ in libraries.values() for piece in pieces.values()]
     spans = join([(begin, end), *(measure(wheel, piece) for piece in (version, *tables))])
     names = set[str]().union(*(each for _, each in libraries.values()))
@@ -241,18 +251,36 @@ def describe(place: Path, release: str, machine: str, scratch: Path) -> str:
     return text
 
 
-def main(releases: list[str]) -> None:
+def split_rows(text: str) -> dict[tuple[MajorMinor, str], str]:
+    """Return the tables of the file by release and processor, each as it is written."""
+    rows = {}
+    for each in text.split(MARK)[1:]:
+        (row,) = tomllib.loads(MARK + each)["release"]
+        rows[parse_major_minor(row["version"]), row["machine"]] = MARK + each
+    return rows
+
+
+def join_rows(rows: dict[tuple[MajorMinor, str], str]) -> str:
+    """Write the file: the newest release first, and of one release the processors as in ``MACHINES``."""
+    order = sorted(rows, key=lambda key: (key[0], -MACHINES.index(key[1])), reverse=True)
+    return HEAD + "".join(rows[key] for key in order)
+
+
+def main(arguments: Sequence[str]) -> None:
     """Write the file whole."""
-    if not releases:
-        sys.exit(__doc__)
-    text = HEAD
-    for release in releases:
-        for machine in MACHINES:
+    options = argparse.ArgumentParser(usage=__doc__)
+    options.add_argument("--machine", action="append", choices=MACHINES)
+    options.add_argument("releases", nargs="+")
+    chosen = options.parse_args(arguments)
+    rows = split_rows(TARGET.read_text("utf-8"))
+    for release in chosen.releases:
+        for machine in chosen.machine or MACHINES:
             with tempfile.TemporaryDirectory() as temporary:
                 scratch = Path(temporary)
                 wheel = download(release, machine, scratch / "wheel")
-                text += describe(wheel, release, machine, scratch)
-    TARGET.write_text(text)
+                row = describe(wheel, release, machine, scratch)
+            rows[parse_major_minor(release), machine] = row
+    write_whole(TARGET, join_rows(rows).encode())
 
 
 if __name__ == "__main__":

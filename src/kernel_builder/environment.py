@@ -32,11 +32,8 @@ from kernel_builder.toolchain.meter import make_meter
 from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
-from kernel_builder.toolchain.torch_releases import (
-    PinnedTorch,
-    fetch_torch_headers,
-    find_release,
-)
+from kernel_builder.toolchain.torch_headers import fetch_torch_headers
+from kernel_builder.toolchain.torch_releases import PinnedTorch, find_release
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
 from kernel_spec.backend import BackendKind
 from kernel_spec.variant import ArchVariant

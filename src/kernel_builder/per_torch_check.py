@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from kernel_builder.per_torch import find_loadable
 from kernel_builder.planned import VariantBuild
 from kernel_builder.preprocess import read_registrations
 from kernel_builder.registrations import Registrations
+from kernel_spec.variant import ArchVariant
 
 _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(el)?if", re.MULTILINE)
 
@@ -109,12 +111,15 @@ def judge_parts(op_id: str, main: Registrations, parts: Registrations) -> Iterat
 
 def _describe_unloaded(build: VariantBuild, environment: Environment) -> tuple[str, ...]:
     """Say which per-torch libraries were not loaded: their symbols are checked all the same."""
+    assert isinstance(build.variant, ArchVariant)
     torch = None if environment.torch is None else environment.torch.build
-    loaded = find_loadable(build, torch)
+    is_other = build.variant.cpu != platform.machine()
+    loaded = None if is_other else find_loadable(build, torch)
     left = [str(part.release) for part in build.per_torch if part is not loaded]
     if not left:
         return ()
+    why = "they are for another processor" if is_other else "another torch is installed"
     return (
         f"its libraries for torch {', '.join(left)} have all their symbols there and were not "
-        "loaded, since another torch is installed",
+        f"loaded, since {why}",
     )

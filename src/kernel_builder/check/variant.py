@@ -20,7 +20,8 @@ from kernel_builder.errors import ProjectError
 from kernel_builder.settings import Settings, read_settings
 from kernel_builder.toolchain.exports import read_exports
 from kernel_builder.toolchain.torch import find_torch, read_torch
-from kernel_builder.toolchain.torch_releases import find_release, read_pinned_exports
+from kernel_builder.toolchain.torch_headers import read_pinned_exports
+from kernel_builder.toolchain.torch_releases import find_release
 from kernel_spec.backend import BackendKind
 from kernel_spec.binary import read_elf
 from kernel_spec.errors import BinaryFormatError, MetadataError, VariantNameError

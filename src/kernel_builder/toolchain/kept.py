@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from kernel_spec.whole_file import fsync_folder
 
 
 def keep_tree(
@@ -35,7 +39,9 @@ def keep_tree(
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
             make(scratch)
+            _settle(scratch / "tree")
             (scratch / "tree").rename(target)
+            fsync_folder(target.parent)
         except OSError as err:
             if err.filename is None and err.errno is not None:
                 err.filename = str(target)  # a full disk says no place
@@ -43,6 +49,33 @@ def keep_tree(
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return target
+
+
+def _settle(tree: Path) -> None:
+    """Wait until a directory and all that is in it are on the disk: whoever finds its name trusts it.
+
+    The thousands of headers of one torch take seconds one by one, and a tenth of a second together
+    with whatever else waits for their file system.
+    """
+    sync_all = find_syncfs()
+    places = [tree] if sync_all is not None else [*tree.rglob("*"), tree]
+    for place in places:
+        if place.is_symlink():
+            continue
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            if sync_all is None:
+                os.fsync(descriptor)
+            elif sync_all(descriptor) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
+        finally:
+            os.close(descriptor)
+
+
+def find_syncfs() -> Callable[[int], int] | None:
+    """Return what puts a whole file system on the disk (Linux, syncfs(2)), or None where nothing does."""
+    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
 
 @contextmanager

@@ -43,3 +43,35 @@ def test_what_can_be_seen_without_loading_is_still_checked(
     (variant,) = report.variants
     assert isinstance(variant.error, CheckError)
     assert [each.rule for each in variant.error.findings] == ["op-namespace"]
+
+
+def test_per_torch_libraries_for_another_processor(
+    kit: Kit, settings: Settings, other_cpu: str
+) -> None:
+    """The headers are those of that processor's wheel, and the symbols are looked for in its libraries."""
+    project = kit("scale_node")
+    described = project / "build.toml"
+    bound = 'stable-abi = "2.10"\nminver = "2.13"\nmaxver = "2.13"'
+    described.write_text(described.read_text().replace('stable-abi = "2.10"', bound))
+    other = replace(settings, cpu=other_cpu)
+    report = build_project(project, settings=other)
+    (variant,) = report.variants
+    assert variant.error is None, format_report(report)
+    assert variant.path is not None
+    assert not check_variant(variant.path, settings=settings)
+    (library,) = variant.path.glob("*.torch213.so")
+    assert read_elf(library).machine == other_cpu
+    assert any(
+        "libraries for torch 2.13 have all their symbols there and were not loaded, since they are "
+        "for another processor" in warning
+        for warning in variant.warnings
+    )
+    assert any(f"torch-2.13.0-{other_cpu}" in path.name for path in other.toolchains.iterdir())
+    node = project / "csrc" / "scale_node.cpp"
+    text = node.read_text().replace(
+        "namespace {", "namespace at { void lacking(); }\nnamespace {", 1
+    )
+    node.write_text(text.replace("return Scale::apply", "at::lacking(); return Scale::apply"))
+    (variant,) = build_project(project, settings=other).variants
+    assert isinstance(variant.error, CheckError)
+    assert any("lacking" in (each.symbol or "") for each in variant.error.findings)

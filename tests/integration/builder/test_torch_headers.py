@@ -27,11 +27,10 @@ from kernel_builder.errors import ToolchainError, ToolchainUnavailableError
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.exports import read_exports
 from kernel_builder.toolchain.torch import TorchInstall, get_torch
+from kernel_builder.toolchain.torch_headers import fetch_torch_headers, read_pinned_exports
 from kernel_builder.toolchain.torch_releases import (
     PinnedTorch,
-    fetch_torch_headers,
     parse_release,
-    read_pinned_exports,
     read_torch_releases,
 )
 from kernel_spec.binary import read_elf
@@ -40,7 +39,8 @@ from kernel_spec.version import MajorMinor
 _FETCH = """
 import json, os, sys
 from pathlib import Path
-from kernel_builder.toolchain.torch_releases import fetch_torch_headers, parse_release
+from kernel_builder.toolchain.torch_headers import fetch_torch_headers
+from kernel_builder.toolchain.torch_releases import parse_release
 pinned = parse_release(json.loads(sys.argv[2]))
 torch = fetch_torch_headers(pinned, store=Path(sys.argv[1]), variables=dict(os.environ))
 print(torch.root)

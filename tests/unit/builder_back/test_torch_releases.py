@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 import random
 import zipfile
 import zlib
@@ -11,11 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import refresh_torch_releases as refresh
 import toy_torch
 from filelock import FileLock
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain import torch_releases
+from kernel_builder.toolchain import kept, torch_headers
 from kernel_builder.toolchain.kept import keep_tree
 from kernel_builder.toolchain.packed import (
     Part,
@@ -25,17 +27,17 @@ from kernel_builder.toolchain.packed import (
     unpack_entries,
     unpack_piece,
 )
+from kernel_builder.toolchain.torch_headers import fetch_torch_headers, read_pinned_exports
 from kernel_builder.toolchain.torch_releases import (
     PinnedTorch,
-    fetch_torch_headers,
     parse_release,
-    read_pinned_exports,
     read_torch_releases,
 )
 from kernel_builder.toolchain.wheel_parts import WheelSpans, choose_proxies
 from kernel_spec.version import MajorMinor
 
 PINNED = read_torch_releases("x86_64")
+MACHINES = ("x86_64", "aarch64")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def given(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             Part(each.offset, data[each.offset : each.offset + each.length]) for each in spans.spans
         ]
 
-    monkeypatch.setattr(torch_releases, "fetch_spans", read)
+    monkeypatch.setattr(torch_headers, "fetch_spans", read)
     return asked
 
 
@@ -73,12 +75,30 @@ def test_the_newest_of_the_pinned_releases_comes_first() -> None:
     assert len({each.key for each in PINNED}) == len(PINNED)
 
 
+def test_each_processor_has_the_same_releases() -> None:
+    versions = [[each.version for each in read_torch_releases(machine)] for machine in MACHINES]
+    assert versions[0] == versions[1]
+    wheels = {each.wheel for machine in MACHINES for each in read_torch_releases(machine)}
+    assert len(wheels) == 2 * len(PINNED)
+
+
+def test_a_release_that_is_pinned_anew_leaves_the_others_as_they_are() -> None:
+    text = refresh.TARGET.read_text("utf-8")
+    rows = refresh.split_rows(text)
+    assert refresh.join_rows(rows) == text
+    added = '\n[[release]]\nversion = "3.0.0"\n'
+    assert refresh.join_rows({(MajorMinor(3, 0), "aarch64"): added, **rows}) == text.replace(
+        "\n[[release]]\n", f"{added}\n[[release]]\n", 1
+    )
+
+
 def test_a_machine_without_pins_has_no_releases() -> None:
     assert read_torch_releases("riscv64") == ()
 
 
 def test_little_is_fetched_of_each_release() -> None:
-    for each in PINNED:
+    for each in (pinned for machine in MACHINES for pinned in read_torch_releases(machine)):
+        assert each.file.endswith(f"_{each.machine}.whl")
         assert sum(span.length for span in each.spans) < 20_000_000
 
 
@@ -174,6 +194,44 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left") as caught:
         keep_tree(tmp_path / "torch", make)
     assert caught.value.filename == str(tmp_path / "torch")
+    assert [path.name for path in tmp_path.iterdir()] == ["torch.lock"]
+
+
+def make_two(scratch: Path) -> None:
+    (scratch / "tree" / "include").mkdir(parents=True)
+    (scratch / "tree" / "include" / "a.h").write_text("int a;")
+    (scratch / "tree" / "link").symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_tree_is_on_the_disk_before_it_has_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, together: bool
+) -> None:
+    target = tmp_path / "torch"
+    synced: list[str] = []
+
+    def sync(descriptor: int) -> int:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append(place.name)
+        assert place == tmp_path or not target.exists()
+        return 0
+
+    monkeypatch.setattr(kept, "find_syncfs", lambda: sync if together else None)
+    monkeypatch.setattr(os, "fsync", sync)
+    keep_tree(target, make_two)
+    expected = ["tree"] if together else ["a.h", "include", "tree"]
+    assert sorted(synced[:-1]) == expected
+    assert synced[-1] == tmp_path.name
+    assert (target / "include" / "a.h").read_text() == "int a;"
+
+
+def test_a_tree_that_cannot_be_put_on_the_disk_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kept, "find_syncfs", lambda: lambda _: -1)
+    with pytest.raises(OSError, match=r".") as caught:
+        keep_tree(tmp_path / "torch", make_two)
+    assert caught.value.filename in (None, str(tmp_path / "torch"))
     assert [path.name for path in tmp_path.iterdir()] == ["torch.lock"]
 
 

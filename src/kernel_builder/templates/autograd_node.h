@@ -25,7 +25,9 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/headeronly/version.h>
 
@@ -51,6 +53,16 @@ void tell_hooks([[maybe_unused]] const Owner& node) {
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
   torch::autograd::fire_node_creation_hooks(node);
 #endif
+}
+
+// Whether a gradient is more than its values: many of them, which vmap (and is_grads_batched) holds in one
+// tensor, or with a tangent of forward mode. torch knows what each of its own ops makes of that. An op that
+// is called below autograd, with at::AutoDispatchBelowADInplaceOrView, drops the tangent and may refuse the
+// rest: a backward is for torch's own ops then, as it is where c10::GradMode::is_enabled().
+inline bool holds_more(const at::Tensor& gradient) {
+  return torch::autograd::isFwGradDefined(gradient) ||
+         gradient.key_set().has_any(
+             c10::DispatchKeySet({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched}));
 }
 
 // Puts a node into a backward that is compiled as one call of `function`, and returns the gradients that

@@ -18,7 +18,13 @@ from types import ModuleType
 import pytest
 import torch
 from node_on_cpu import (
+    below_autograd,
+    check_compiled,
+    check_kept_elsewhere,
+    check_many_gradients,
+    check_tangent_of_gradient,
     compile_node,
+    compiled_backward,
     differentiate_from_threads,
     draw,
     load_module,
@@ -107,7 +113,7 @@ def define_ops(reference: ModuleType, gradients: ModuleType, asked: list[str]) -
 
 
 def bind(function: Callable[..., object], op: str) -> Callable[..., object]:
-    return lambda *arguments: function(op, *arguments)
+    return below_autograd(lambda *arguments: function(op, *arguments))
 
 
 @pytest.fixture
@@ -195,12 +201,37 @@ def test_a_penalty_on_the_gradient_of_a_plain_sum_is_not_forgotten(
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", TWO)
+def test_gradients_may_be_many_and_have_tangents(kernel: ModuleType, name: str) -> None:
+    x = draw(3, 8)
+    y = make_layer(kernel, name)(x)
+    check_many_gradients((y,), (x,))
+    check_tangent_of_gradient((y,), x)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("name", TWO)
 def test_it_keeps_its_input_and_nothing_else(kernel: ModuleType, name: str) -> None:
     x = draw(3, 8)
     kept: list[torch.Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         make_layer(kernel, name)(x)
     assert [t.data_ptr() for t in kept] == [x.data_ptr()]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("name", TWO)
+def test_what_is_kept_may_be_kept_elsewhere(kernel: ModuleType, name: str) -> None:
+    check_kept_elsewhere(make_layer(kernel, name), draw(3, 8))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("shape", [(0, 8), (3, 0)], ids=str)
+def test_nothing_has_a_gradient_of_nothing(kernel: ModuleType, shape: tuple[int, int]) -> None:
+    x = draw(*shape)
+    for name in TWO:
+        for again in (False, True):
+            y = make_layer(kernel, name)(x)
+            assert torch.autograd.grad(y.sum(), x, create_graph=again)[0].shape == shape
 
 
 @pytest.mark.usefixtures("way")
@@ -325,6 +356,12 @@ def test_the_bare_op_is_found_by_transforms(kernel: ModuleType) -> None:
     found = torch.func.grad(lambda x: op(x).square().sum())(x)
     own = torch.func.grad(lambda x: kernel.reference.silu_and_mul(x).square().sum())(x)
     torch.testing.assert_close(found, own)
+    own = torch.func.jacrev(kernel.reference.silu_and_mul)(x)
+    torch.testing.assert_close(torch.func.jacrev(op)(x), own)
+    by_row = torch.func.vmap(torch.func.grad(lambda row: op(row).square().sum()))(x)
+    torch.testing.assert_close(by_row, found)
+    with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+        torch.func.jacfwd(op)(x)
 
 
 def test_a_subclass_that_knows_torchs_ops_alone_is_recorded_by_torch(kernel: ModuleType) -> None:
@@ -374,18 +411,25 @@ def test_opcheck(kernel: ModuleType) -> None:
 @pytest.mark.usefixtures("way")
 def test_a_backward_that_is_compiled(kernel: ModuleType) -> None:
     layers, x = [make_layer(kernel, name) for name in TWO], draw(3, 8)
+    with compiled_backward():
+        for _ in range(2):
+            check_compiled(lambda: layers[1](layers[0](x * 2)), [x])
 
-    def backward() -> torch.Tensor:
-        layers[1](layers[0](x * 2)).sum().backward()
-        found, x.grad = x.grad, None
-        return found
 
-    expected = backward()
-    compiler = torch.compile(backend="eager")
-    for _ in range(2):
-        with torch._dynamo.compiled_autograd._enable(compiler):
-            found = backward()
-        assert torch.equal(found, expected)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_backwards_differ_by_op_and_options(kernel: ModuleType, dynamic: bool) -> None:
+    """One graph of the compiler serves no other op or option than its own."""
+    with compiled_backward(dynamic):
+        for rows in (2, 5):
+            for name, threshold in (
+                ("FatreluAndMul", 0.0),
+                ("FatreluAndMul", 0.5),
+                ("SiluAndMul", 0.0),
+                ("MulAndSilu", 0.0),
+            ):
+                layer, x = make_layer(kernel, name), draw(rows, 8)
+                layer.threshold = threshold
+                check_compiled(lambda: layer(x * 2), [x])  # noqa: B023
 
 
 @pytest.mark.parametrize("name", TWO)

@@ -1,7 +1,7 @@
 """The node of autograd of triton-layer-norm in C++, compiled for the torch that is here, over ops that a CPU has.
 
-The ops stand in plain torch, so that all of autograd that a user could notice is tried without a GPU. Budget: one
-minute on two cores.
+The ops stand in plain torch, so that all of autograd that a user could notice is tried without a GPU. Budget:
+ninety seconds on two cores.
 """
 
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
@@ -12,22 +12,33 @@ import shutil
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from node_on_cpu import (
+    below_autograd,
+    check_compiled,
+    check_kept_elsewhere,
+    check_many_gradients,
+    check_tangent_of_gradient,
     compile_node,
+    compiled_backward,
     differentiate_from_threads,
     draw,
     load_module,
     release_from_threads,
     write_ops,
 )
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 PROJECT = Path(__file__).parents[3] / "kernels-community" / "triton-layer-norm"
 ID = "_norm_node_on_a_cpu"
@@ -88,7 +99,7 @@ def kernel(library: Path, asked: list[tuple[bool, bool]]) -> Iterator[ModuleType
         ("cuda_norm_backward", BACKWARD, backward),
     ):
         ops.define(name + schema)
-        ops.impl(name, function, "CPU")
+        ops.impl(name, below_autograd(function), "CPU")
     yield load_module("norm_node_kernel", folder / "__init__.py")
     for name in [name for name in sys.modules if name.startswith("norm_node_kernel")]:
         del sys.modules[name]
@@ -105,7 +116,38 @@ def way(request: pytest.FixtureRequest, compiled: ModuleType) -> tuple[Recorder,
     torch.manual_seed(0)
     if request.param == "in Python":
         return compiled.in_python
+    if request.param == "with Triton":
+        return with_triton(compiled.__package__, request.getfixturevalue("monkeypatch"))
     return compiled.record_norm, compiled.record_add_norm
+
+
+def with_triton(package: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Recorder, Recorder]:
+    """Return what records the forward of Triton, over kernels in plain torch."""
+    recording, launch, reference = (
+        sys.modules[f"{package}.{name}"] for name in ("_autograd", "_launch", "reference")
+    )
+
+    def backward(h, weight, dy, dsum, eps, *, is_rms, dweight_dtype, dbias_dtype):
+        dh, *sums = reference.norm_backward(h, weight, dy, dsum, eps, is_rms=is_rms)
+        dtypes = (dweight_dtype, dbias_dtype)
+        return dh, *(s.to(t) if t else None for s, t in zip(sums, dtypes, strict=True))
+
+    def plan(is_rms: bool) -> SimpleNamespace:
+        norm, add_norm = (partial(f, is_rms=is_rms) for f in (reference.norm, reference.add_norm))
+        return SimpleNamespace(
+            is_rms=is_rms,
+            norm=norm,
+            add_norm=lambda *inputs: add_norm(*inputs, sum_dtype=inputs[0].dtype),
+        )
+
+    monkeypatch.setattr(launch, "backward", below_autograd(backward))
+    return (
+        lambda x, weight, bias, eps, is_rms: recording.norm(x, weight, bias, plan(is_rms), eps),
+        lambda *inputs: recording.add_norm(plan(inputs[5]), inputs[4], *inputs[:4]),
+    )
+
+
+every_way = pytest.mark.parametrize("way", ["in C++", "in Python", "with Triton"], indirect=True)
 
 
 @pytest.fixture
@@ -202,20 +244,20 @@ def test_a_penalty_on_the_gradient_of_a_plain_sum_is_not_forgotten(norm: Recorde
     torch.testing.assert_close(found, torch.autograd.grad(first.square().sum(), (x, weight)))
 
 
+@every_way
 def test_many_gradients_at_once_are_those_one_by_one(norm: Recorder, add_norm: Recorder) -> None:
     x, residual, weight, bias = draw(3, 8), draw(3, 8), draw(8), draw(8)
     both = add_norm(x, residual, weight, bias, EPS, True, False)
-    for outputs, inputs in (
-        ((norm(x, weight, bias, EPS, False),), (x, weight, bias)),
-        (both, (x, residual, weight, bias)),
-        (both[1:], (x, residual)),
-    ):
-        many = tuple(torch.randn(5, *y.shape, dtype=y.dtype) for y in outputs)
-        found = torch.autograd.grad(outputs, inputs, many, is_grads_batched=True, retain_graph=True)
-        for at in range(5):
-            dys = tuple(each[at] for each in many)
-            one = torch.autograd.grad(outputs, inputs, dys, retain_graph=True)
-            torch.testing.assert_close(tuple(each[at] for each in found), one)
+    check_many_gradients((norm(x, weight, bias, EPS, False),), (x, weight, bias))
+    check_many_gradients(both, (x, residual, weight, bias))
+    check_many_gradients(both[1:], (x, residual))
+
+
+@every_way
+def test_a_tangent_of_a_gradient_is_kept(norm: Recorder, add_norm: Recorder) -> None:
+    x, residual, weight, bias = draw(3, 8), draw(3, 8), draw(8), draw(8)
+    check_tangent_of_gradient((norm(x, weight, bias, EPS, False),), x)
+    check_tangent_of_gradient(add_norm(x, residual, weight, None, EPS, True, False), x)
 
 
 def test_a_tangent_is_refused_where_nothing_requires_a_gradient(
@@ -300,6 +342,47 @@ def test_what_was_changed_in_place_is_found(norm: Recorder, add_norm: Recorder) 
         y.sum().backward()
 
 
+def test_what_a_view_was_changed_through_is_found_and_what_is_not_kept_may_be(
+    norm: Recorder, add_norm: Recorder
+) -> None:
+    base, x, weight, bias = draw(6, 8), draw(3, 8), draw(8), draw(8)
+    whole = base * 1
+    y = norm(whole[::2], weight, None, EPS, True)
+    whole.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    h, shift = x * 1, bias * 1
+    y, _ = add_norm(h, x, weight, shift, EPS, False, False)
+    (expected,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+    h.mul_(2)
+    shift.mul_(2)
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], expected)
+
+
+def test_rows_in_any_layout_twice_or_not_at_all(norm: Recorder, add_norm: Recorder) -> None:
+    """A row that stands for all, a tensor that is every argument, and no rows."""
+    weight, bias = draw(8), draw(8)
+    assert torch.autograd.gradcheck(
+        lambda x: norm(x.expand(3, 8), weight, bias, EPS, True), (draw(1, 8),)
+    )
+    assert torch.autograd.gradcheck(lambda x: norm(x.t(), weight, bias, EPS, False), (draw(8, 3),))
+    assert torch.autograd.gradcheck(lambda x: add_norm(x, x, x, x, EPS, False, False), (weight,))
+    x = draw(0, 8)
+    y, total = add_norm(x, x * 1, weight, bias, EPS, False, False)
+    for again in (False, True):
+        dx, *others = torch.autograd.grad(
+            y.sum() + total.sum(), (x, weight, bias), retain_graph=True, create_graph=again
+        )
+        assert dx.shape == x.shape
+        assert [each.tolist() for each in others] == [[0.0] * 8] * 2
+
+
+def test_what_is_kept_may_be_kept_elsewhere(norm: Recorder, add_norm: Recorder) -> None:
+    x, weight, bias = draw(3, 8), draw(8), draw(8)
+    check_kept_elsewhere(lambda h: norm(h, weight, bias, EPS, False), x)
+    check_kept_elsewhere(lambda h: sum(add_norm(h, h, weight, None, EPS, True, True)), x)
+
+
 def test_a_result_may_be_changed_in_place(norm: Recorder) -> None:
     x, weight = draw(3, 8), draw(8)
     y = norm(x, weight, None, EPS, True)
@@ -323,6 +406,49 @@ def test_checkpoints(norm: Recorder, add_norm: Recorder, reentrant: bool) -> Non
     checkpoint(block, x, use_reentrant=reentrant).sum().backward()
     assert torch.equal(x.grad, expected[0])
     assert torch.equal(weight.grad, expected[1])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_checkpoints_that_keep_what_a_policy_says(kernel: ModuleType, kept: bool) -> None:
+    norm, add_norm = kernel.ops.cuda_recorded_norm, kernel.ops.cuda_recorded_add_norm
+    x, weight = draw(3, 8), draw(8)
+    seen: list[str] = []
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        y, total = add_norm(norm(x, weight, None, EPS, True), x, weight, None, EPS, True, False)
+        return (y * total).sum()
+
+    def choose(_context: object, op: object, *_: object, **__: object) -> CheckpointPolicy:
+        seen.append(str(op))
+        saved = ("recorded" in str(op)) is kept
+        return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+    expected = torch.autograd.grad(block(x), (x, weight))
+    contexts = partial(create_selective_checkpoint_contexts, choose)
+    loss = checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+    assert all(map(torch.equal, torch.autograd.grad(loss, (x, weight)), expected))
+    assert f"{ID}.cuda_recorded_norm.default" in seen
+
+
+def test_a_backward_within_a_backward(norm: Recorder) -> None:
+    x, weight = draw(3, 8), draw(8)
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, dy: torch.Tensor) -> torch.Tensor:
+            with torch.enable_grad():
+                x = ctx.saved_tensors[0].detach().requires_grad_()
+                norm(x, weight, None, EPS, True).pow(3).sum().backward()
+            return dy * x.grad
+
+    (found,) = torch.autograd.grad(norm(Scaled.apply(x), weight, None, EPS, True).pow(3).sum(), x)
+    (once,) = torch.autograd.grad(norm(x, weight, None, EPS, True).pow(3).sum(), x)
+    assert torch.equal(found, once * once)
 
 
 def test_nothing_is_recorded_where_nothing_is_wanted(norm: Recorder, add_norm: Recorder) -> None:
@@ -350,8 +476,30 @@ def test_hooks_and_accumulated_gradients(norm: Recorder) -> None:
     for _ in range(2):
         y.sum().backward(retain_graph=True)
     assert seen == ["y", "node", "weight"] * 2
-    (once,) = torch.autograd.grad(y.sum(), x)
+    (once,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
     torch.testing.assert_close(x.grad, 2 * once)
+    y.grad_fn.register_prehook(lambda dys: (dys[0] * 3,))
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 3 * once)
+
+
+def test_two_results_are_retained_hooked_and_asked_for_by_their_edges(add_norm: Recorder) -> None:
+    x, weight = draw(3, 8), draw(8)
+    both = add_norm(x * 1, x, weight, None, EPS, True, False)
+    y, total = both
+    counts: list[int] = []
+    torch.autograd.graph.register_multi_grad_hook(both, lambda dys: counts.append(len(dys)))
+    dy, dtotal = torch.autograd.grad(
+        (y * total).sum(), [*map(torch.autograd.graph.get_gradient_edge, both)], retain_graph=True
+    )
+    assert torch.equal(dy, total)
+    assert torch.equal(dtotal, y)
+    counts.clear()
+    y.retain_grad()
+    total.retain_grad()
+    (y * total).sum().backward()
+    assert counts == [2]
+    assert torch.equal(y.grad, total)
+    assert torch.equal(total.grad, y)
 
 
 def test_anomalies_are_told_by_the_name_of_the_node(compiled: ModuleType) -> None:
@@ -383,6 +531,21 @@ def test_transforms_find_the_op(kernel: ModuleType) -> None:
         lambda x: torch.nn.functional.rms_norm(x, (8,), weight, EPS).square().sum()
     )(x)
     torch.testing.assert_close(found, own)
+    own = torch.func.jacrev(lambda x: torch.nn.functional.rms_norm(x, (8,), weight, EPS))(x)
+    bare = partial(op, weight=weight, bias=None, eps=EPS, is_rms=True)
+    torch.testing.assert_close(torch.func.jacrev(bare)(x), own)
+
+    def cube(x: torch.Tensor) -> torch.Tensor:
+        return bare(x).pow(3).sum()
+
+    first = torch.func.grad(cube)
+    (by_engine,) = torch.autograd.grad(cube(x), x, create_graph=True)
+    torch.testing.assert_close(torch.func.vmap(first)(x), by_engine)
+    (second,) = torch.autograd.grad(by_engine.square().sum(), x)
+    torch.testing.assert_close(torch.func.grad(lambda x: first(x).square().sum())(x), second)
+    for refused in (torch.func.hessian(cube), torch.func.jacfwd(bare)):
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            refused(x)
 
 
 def test_opcheck(kernel: ModuleType) -> None:
@@ -408,11 +571,74 @@ def test_a_backward_that_is_compiled(norm: Recorder, add_norm: Recorder) -> None
         return found
 
     expected = backward()
-    compiler = torch.compile(backend="eager")
     for _ in range(2):
-        with torch._dynamo.compiled_autograd._enable(compiler):
+        with compiled_backward():
             found = backward()
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_backwards_differ_by_what_was_asked_for(
+    compiled: ModuleType, asked: list[tuple[bool, bool]], dynamic: bool
+) -> None:
+    """One graph of the compiler serves no other options, inputs or wanted gradients than its own."""
+    norm, add_norm = compiled.record_norm, compiled.record_add_norm
+    weight, bias, half = draw(8), draw(8), draw(8, dtype=torch.float16)
+    with compiled_backward(dynamic):
+        for rows, inputs in product((2, 5), ((weight, None), (None, bias))):
+            for options in ((EPS, True), (0.5, True), (EPS, False)):
+                x = draw(rows, 8)
+                leaves = [t for t in (x, *inputs) if t is not None]
+                check_compiled(lambda: norm(x * 2, *inputs, *options), leaves)  # noqa: B023
+        x = draw(3, 8)
+        for wanted, expected in (
+            ([x, weight, bias], (True, True)),
+            ([x], (False, False)),
+            ([weight], (True, False)),
+            ([x, bias], (False, True)),
+        ):
+            asked.clear()
+            check_compiled(lambda: norm(x, weight, bias, EPS, False), wanted)
+            assert asked == [expected] * 2
+        for wide, pick in product((True, False), (0, 1)):
+            x, residual = draw(3, 8, dtype=torch.float16), draw(3, 8, dtype=torch.float32)
+            check_compiled(
+                lambda: add_norm(x * 1, residual, half, None, EPS, True, wide)[pick],  # noqa: B023
+                [x, residual, half] if pick == 0 else [x, residual],
+            )
+
+
+def test_compiled_backwards_find_what_the_engine_finds(norm: Recorder) -> None:
+    x, weight = draw(3, 8), draw(8)
+    with compiled_backward():
+        y = norm(x * 1, weight, None, EPS, True)
+        y.sum().backward()
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            y.sum().backward()
+        h = x * 1
+        y = norm(h, weight, None, EPS, True)
+        h.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_bare_ops_are_differentiated_in_one_graph(kernel: ModuleType, dynamic: bool) -> None:
+    norm, add_norm = kernel.ops.cuda_recorded_norm, kernel.ops.cuda_recorded_add_norm
+    weight, bias = draw(8), draw(8)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y, total = add_norm(
+            norm(x * 2, weight, bias, EPS, False), x, weight, None, EPS, True, False
+        )
+        return y * total
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for rows in (3, 4):
+        x = draw(rows, 8)
+        leaves = (x, weight, bias)
+        found = torch.autograd.grad(compiled(x).sum(), leaves)
+        torch.testing.assert_close(found, torch.autograd.grad(run(x).sum(), leaves))
 
 
 def test_threads_share_a_graph(norm: Recorder) -> None:

@@ -27,6 +27,7 @@ namespace {
 
 using at::Tensor;
 using c10::OperatorHandle;
+using kernel_builder::holds_more;
 using kernel_builder::make_node;
 using kernel_builder::tell_hooks;
 using torch::autograd::SavedVariable;
@@ -111,7 +112,7 @@ variable_list differentiate(
     const Options& options) {
   const Tensor& dy = dys[0];
   if (!dy.defined()) return {Tensor()};
-  if (c10::GradMode::is_enabled()) {
+  if (c10::GradMode::is_enabled() || holds_more(dy)) {
     return {differentiate_in_steps(derivative.op, dy, x, options)};
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;

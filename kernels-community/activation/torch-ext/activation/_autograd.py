@@ -244,8 +244,9 @@ def _make_recorder(name: str) -> type[torch.autograd.Function]:
         def backward(ctx: Any, grad: torch.Tensor) -> Any:
             (x,) = ctx.saved_tensors
             options = ctx.options
-            # A second derivative is asked for where autograd records here: plain torch has one.
-            if overload is None or not x.is_cuda or is_grad_enabled():
+            # A second derivative is asked for where autograd records here: plain torch has one. It keeps tangents, too.
+            in_steps = is_grad_enabled() or _forward_mode._current_level >= 0
+            if overload is None or not x.is_cuda or in_steps:
                 grad_x = gradients.input_gradient(name, grad, x, *options)
             elif is_dynamo_compiling():
                 grad_x = overload(grad, x, *options)

@@ -24,6 +24,7 @@
 namespace {
 
 using at::Tensor;
+using kernel_builder::holds_more;
 using kernel_builder::make_node;
 using kernel_builder::tell_hooks;
 using torch::autograd::SavedVariable;
@@ -89,12 +90,6 @@ Gradients differentiate_at_once(
       dsum, eps, is_rms, wants_dweight, wants_dbias);
 }
 
-// Whether vmap holds many gradients in one tensor: it has a way through each of torch's ops, but not through ours.
-bool is_batched(const Tensor& dy) {
-  return dy.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched}));
-}
-
 // The gradients of x, weight, bias and, if there is one, residual; the engine gives them the dtypes that these want.
 variable_list differentiate(
     const variable_list& dys, const Tensor& h, const Tensor& weight, const Options& options,
@@ -103,7 +98,7 @@ variable_list differentiate(
   const Tensor dsum = options.adds ? dys[1] : Tensor();
   Gradients found(dsum, std::nullopt, std::nullopt);
   if (dy.defined()) {
-    const bool in_steps = c10::GradMode::is_enabled() || is_batched(dy) || is_batched(dsum);
+    const bool in_steps = c10::GradMode::is_enabled() || holds_more(dy) || holds_more(dsum);
     const auto way = in_steps ? &differentiate_in_steps : &differentiate_at_once;
     found = way(
         h, to_optional(weight), dy, to_optional(dsum), options.eps, options.is_rms, wants_dweight,

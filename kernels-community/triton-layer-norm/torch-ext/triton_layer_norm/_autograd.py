@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import _compiled, _launch
-from ._recording import differentiate_in_steps, find_recorder
+from ._recording import differentiate_in_steps, find_recorder, needs_steps
 
 __all__ = ["add_norm", "norm"]
 
@@ -42,7 +42,7 @@ class Norm(torch.autograd.Function):
         x, weight, bias = ctx.saved_tensors
         plan, eps = ctx.options
         _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
-        if torch.is_grad_enabled():
+        if needs_steps(dy):
             gradients = differentiate_in_steps(
                 x, weight, dy, None, eps, plan.is_rms, wants_weight, wants_bias
             )
@@ -84,7 +84,7 @@ class AddNorm(torch.autograd.Function):
         dweight = dbias = None
         if dy is None:
             dh = dsum
-        elif torch.is_grad_enabled():
+        elif needs_steps(dy, dsum):
             dh, dweight, dbias = differentiate_in_steps(
                 total, weight, dy, dsum, eps, is_rms, wants_weight, wants_bias
             )

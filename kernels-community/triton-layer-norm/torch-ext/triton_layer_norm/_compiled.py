@@ -16,7 +16,7 @@ import torch
 from ._checks import check_norm
 from ._launch import HAS_TRITON, LAUNCHES_DIRECTLY
 from ._ops import add_op_namespace_prefix, load_per_torch, ops
-from ._recording import differentiate_in_steps, find_recorder
+from ._recording import differentiate_in_steps, find_recorder, needs_steps
 
 __all__ = [
     "add_norm",
@@ -33,10 +33,6 @@ __all__ = [
 is_here: bool = hasattr(ops, "cuda_norm")
 # Whether the ops record themselves: csrc/node/norm_node.cpp, loaded here.
 has_node: bool = is_here and load_per_torch()
-_is_grad_enabled = torch.is_grad_enabled
-# Whether torch.autograd.grad(is_grads_batched=True) holds many gradients in one tensor: it has a way through
-# each of torch's ops, but not through ours.
-_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 # The longest rows that are read once, by the dtype of x: forward, and with a backward to come.
 _LONGEST = {
@@ -144,8 +140,7 @@ class _Norm(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         _, wants_weight, wants_bias, _, _ = ctx.needs_input_grad
         eps, is_rms = ctx.options
-        in_steps = _is_grad_enabled() or _is_batched(dy)
-        differentiate = differentiate_in_steps if in_steps else norm_backward
+        differentiate = differentiate_in_steps if needs_steps(dy) else norm_backward
         gradients = differentiate(x, weight, dy, None, eps, is_rms, wants_weight, wants_bias)
         return *gradients, None, None
 
@@ -179,9 +174,7 @@ class _AddNorm(torch.autograd.Function):
         _, _, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         dweight = dbias = None
         dh = dsum
-        if dy is not None and (
-            _is_grad_enabled() or _is_batched(dy) or (dsum is not None and _is_batched(dsum))
-        ):
+        if dy is not None and needs_steps(dy, dsum):
             dh, dweight, dbias = differentiate_in_steps(
                 total, weight, dy, dsum, eps, is_rms, wants_weight, wants_bias
             )

@@ -8,13 +8,24 @@ thread sleeps while it waits for the other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import reference
 
-__all__ = ["differentiate_in_steps", "find_recorder"]
+__all__ = ["differentiate_in_steps", "find_recorder", "forward_mode", "needs_steps"]
+
+# What tells the level of forward mode, below 0 where there is none.
+forward_mode: Any = (
+    forward_ad if hasattr(forward_ad, "_current_level") else SimpleNamespace(_current_level=-1)
+)
+_is_grad_enabled = torch.is_grad_enabled
+# Whether vmap holds many gradients in one tensor, and whether torch.autograd.grad(is_grads_batched=True) does.
+_is_batched = torch._C._functorch.is_batchedtensor
+_is_batched_by_grad = torch._C._functorch.is_legacy_batchedtensor
 
 
 def find_recorder(function: type[torch.autograd.Function]) -> Callable[..., Any]:
@@ -27,6 +38,21 @@ def find_recorder(function: type[torch.autograd.Function]) -> Callable[..., Any]
     if node is not None:
         node.apply = function.backward
     return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
+def needs_steps(dy: torch.Tensor, dsum: torch.Tensor | None = None) -> bool:
+    """Whether a backward is one for torch's own ops, of the gradients that come in.
+
+    It is recorded in its turn, or they are more than their values: many in one tensor, or with a tangent of
+    forward mode. torch knows what each of its ops makes of that; ours would fail, or drop the tangent.
+    """
+    return (
+        _is_grad_enabled()
+        or forward_mode._current_level >= 0
+        or _is_batched_by_grad(dy)
+        or _is_batched(dy)
+        or (dsum is not None and (_is_batched_by_grad(dsum) or _is_batched(dsum)))
+    )
 
 
 def differentiate_in_steps(

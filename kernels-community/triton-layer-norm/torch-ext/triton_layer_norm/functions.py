@@ -8,13 +8,11 @@ kernel for few rows; everything else goes through the registered ops.
 # ruff: noqa: PLR0917  (the arguments of a norm, in the order of its ops)
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import torch
-from torch.autograd import forward_ad
 
 from . import _autograd, _compiled, _launch, _registered, reference
 from ._checks import check_norm, refuse_unsupported
+from ._recording import forward_mode
 
 __all__ = ["layer_norm_fn", "rms_norm_fn", "rms_norm_forward"]
 
@@ -31,9 +29,6 @@ _is_grad_enabled = torch.is_grad_enabled
 _is_compiling = torch.compiler.is_compiling
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _functorch_level = torch._C._functorch.peek_interpreter_stack
-_forward_mode = (
-    forward_ad if hasattr(forward_ad, "_current_level") else SimpleNamespace(_current_level=-1)
-)
 
 
 def rms_norm_fn(
@@ -105,14 +100,14 @@ def _is_plain(x: torch.Tensor) -> bool:
         and type(x) in _PLAIN_TYPES
         and not _dispatch_modes()
         and _functorch_level() is None
-        and _forward_mode._current_level < 0
+        and forward_mode._current_level < 0
     )
 
 
 def _has_op(x: torch.Tensor) -> bool:
     """Whether the op is needed, and can be: transforms and forward mode go through the formulas."""
     return x.is_cuda and (
-        _is_compiling() or (_functorch_level() is None and _forward_mode._current_level < 0)
+        _is_compiling() or (_functorch_level() is None and forward_mode._current_level < 0)
     )
 
 

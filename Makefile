@@ -69,7 +69,7 @@ gpu-build: setup
 	  $(BIN)/kernel-builder build "$$kernel" --backend cuda || exit; done
 
 # Needs only a python3 with torch, pytest and pyelftools, no set-up: what it uses of this checkout is
-# pure Python. COMMIT=… where there is no git to ask.
+# pure Python. COMMIT=… for kernels that were built outside of git.
 gpu:
 	@$(PYTHON) tools/gpu.py $(K) $(if $(COMMIT),--commit $(COMMIT))
 

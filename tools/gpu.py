@@ -5,21 +5,27 @@
 
 Offline, and with nothing installed but torch, pytest and the few packages that `kernels` needs: the sources are taken
 from this checkout, the variants from each kernel's `build/` (`make gpu-build` makes them on any
-machine). Results replace those of the same calls in INTO.json; INTO.md and INTO.svg show them. A kernel
-that fails its tests is not timed. It stops before it takes longer than asked: name the kernels that
-are left.
+machine), and with them the commit that a row names. Results replace those of the same calls in INTO.json;
+INTO.md and INTO.svg show them. A kernel that fails its tests is not timed. It stops before it takes longer than
+asked: name the kernels that are left. Nothing is begun without a GPU, or on another one than that of INTO.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernels.bench.row import Row
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
@@ -29,13 +35,53 @@ ORG = "kernels-community"
 LEAST_SECONDS = 60
 
 
-def find_kernels() -> list[str]:
-    """Every kernel that has benchmarks and was built here."""
-    return sorted(
-        folder.name
-        for folder in COMMUNITY.iterdir()
-        if (folder / "build").is_dir() and any(folder.glob("benchmarks/benchmark*.py"))
-    )
+def find_kernels() -> dict[str, bool]:
+    """Every kernel that has benchmarks, by name: whether it was built for CUDA."""
+    return {
+        folder.name: any(map(_is_for_cuda, folder.glob("build/*/metadata.json")))
+        for folder in sorted(COMMUNITY.iterdir())
+        if any(folder.glob("benchmarks/benchmark*.py"))
+    }
+
+
+def _is_for_cuda(metadata: Path) -> bool:
+    return bool(json.loads(metadata.read_text(encoding="utf-8"))["backend"]["type"] == "cuda")
+
+
+def find_device() -> str | None:
+    """Return the name of the GPU that torch would use; None, and why on stderr, where it has none."""
+    # In a process of its own: one that has used a GPU holds a part of its memory.
+    code = "import torch; print(torch.cuda.get_device_name())"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    print(done.stderr.strip().rpartition("\n")[2], file=sys.stderr)
+    return None
+
+
+def find_fault(names: list[str], into: Path) -> str | None:
+    """Say why nothing can be measured here, if so: names, builds, the GPU, or where results would go."""
+    known = find_kernels()
+    if unknown := sorted(set(names) - set(known)):
+        return f"no kernels with benchmarks: {', '.join(unknown)}; there are {', '.join(known)}"
+    if unbuilt := [name for name in names if not known[name]]:
+        return (
+            f"not built for CUDA: {', '.join(unbuilt)}. On any machine: "
+            f"make gpu-build K='{' '.join(unbuilt)}'"
+        )
+    device = find_device()
+    if device is None:
+        return (
+            f"{sys.executable} can use no GPU here (why: the line above). make gpu measures on an H200; "
+            "on a CPU: kernels benchmark PATH"
+        )
+    others = {meta["device"] for meta in read(into)[0].values()} - {device}
+    if others:
+        return (
+            f"{into}.json holds figures of {', '.join(sorted(others))}, and here is {device}: "
+            "name another place, --into docs/benchmarks/NAME"
+        )
+    return None
 
 
 def environment(names: list[str]) -> dict[str, str]:
@@ -80,24 +126,6 @@ def benchmark(
     return run([sys.executable, *words], env, seconds)
 
 
-def find_commit() -> str | None:
-    """Return the commit of this checkout, marked where the kernels differ from it; None without git."""
-    try:
-        words = ["git", "-C", str(ROOT)]
-        found = subprocess.run(
-            [*words, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
-        )
-        changed = subprocess.run(
-            [*words, "status", "--porcelain", "--untracked-files=no", "--", str(COMMUNITY)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return found.stdout.strip() + ("-changed" if changed.stdout.strip() else "")
-
-
 def find_driver() -> str | None:
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
@@ -107,43 +135,63 @@ def find_driver() -> str | None:
     return done.stdout.strip().splitlines()[0]
 
 
+def read(into: Path) -> tuple[dict[str, Any], list[Row]]:
+    """Read what was measured before: on what, by the id of the kernel, and the rows."""
+    from kernels.bench.row import parse_document
+
+    source = into.with_suffix(".json")
+    if not source.exists():
+        return {}, []
+    return parse_document(source.read_text(encoding="utf-8"), source)
+
+
 def merge(into: Path, results: dict[str, Path]) -> None:
-    """Put fresh results into INTO.json and draw it anew; each file appears whole."""
+    """Put fresh results into INTO.json and draw it anew; each file appears whole.
+
+    Rows that were not measured again stay, unless they are of other versions than the page would say.
+    """
     from kernels.bench.pages import write_pages
     from kernels.bench.row import merge_rows, parse_document
 
-    source = into.with_suffix(".json")
-    meta: dict[str, object] = {}
-    rows = []
-    if source.exists():
-        meta, rows = parse_document(source.read_text(encoding="utf-8"), source)
+    meta, rows = read(into)
     for name, path in results.items():
+        repository = f"{ORG}/{name}"
         fresh_meta, fresh = parse_document(path.read_text(encoding="utf-8"), path)
         del fresh_meta["kernel"]
-        driver = {"driver": found} if (found := find_driver()) else {}
-        meta[f"{ORG}/{name}"] = fresh_meta | driver
+        if driver := find_driver():
+            fresh_meta["driver"] = driver
+        if _versions(meta.get(repository, fresh_meta)) != _versions(fresh_meta):
+            again = {row.key for row in fresh}
+            gone = {r.key for r in rows if r.repository == repository} - again
+            rows = [row for row in rows if row.key not in gone]
+            if gone:
+                print(f"{repository}: {len(gone)} rows of other versions, not measured now, went")
+        meta[repository] = fresh_meta
         rows = merge_rows(rows, fresh)
     write_pages(into, meta, rows)
+
+
+def _versions(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page says that all rows of a kernel were measured on; ceilings differ from run to run."""
+    said = ("device", "driver", "torch", "cuda", "triton", "python")
+    return {key: meta.get(key) for key in said}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--commit", default=find_commit(), help="[default: this checkout's]")
+    parser.add_argument("--commit", help="[default: the one that a kernel was built from]")
     parser.add_argument("--into", type=Path, default=ROOT / "docs" / "benchmarks" / "h200")
     parser.add_argument("--seconds", type=float, default=540, help="[default: 540]")
     parser.add_argument("--only", help="only cases whose 'op shape dtype' contains this")
     parser.add_argument("--no-tests", action="store_true")
     options = parser.parse_args()
 
-    known = find_kernels()
-    names = options.names or known
-    if unknown := sorted(set(names) - set(known)):
-        print(
-            f"not built, or without benchmarks: {', '.join(unknown)}; there are: {', '.join(known)}"
-        )
+    names = options.names or list(find_kernels())
+    if fault := find_fault(names, options.into):
+        print(f"error: {fault}.", file=sys.stderr)
         return 2
-    env = environment(known)
+    env = environment([name for name, built in find_kernels().items() if built])
     end = time.monotonic() + options.seconds
     failed: list[str] = []
     if not options.no_tests and not test(ROOT / "tests" / "gpu", env, options.seconds):

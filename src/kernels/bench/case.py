@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,22 +47,55 @@ class Case:
         return f"{self.op} {'x'.join(map(str, self.shape))} {self.dtype}"
 
 
+def find_faults(case: Any) -> Iterator[str]:
+    """Yield what has to be put right of a :class:`Case` before it can be timed and written down."""
+    import torch
+
+    if not isinstance(case.op, str) or not case.op or "." in case.op:
+        # A row calls it owner/name.op.
+        yield f"op: expected a name without a dot, found {case.op!r}"
+    if not isinstance(case.shape, tuple) or not all(
+        isinstance(size, int) and size >= 0 for size in case.shape
+    ):
+        yield f"shape: expected a tuple of whole numbers, found {case.shape!r}"
+    if not isinstance(getattr(torch, str(case.dtype), None), torch.dtype):
+        yield f"dtype: expected the name of one, such as 'float16', found {case.dtype!r}"
+    for name in ("tolerance", "moved_bytes", "flops"):
+        value = getattr(case, name)
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            yield f"{name}: expected a number of zero or more, found {value!r}"
+    if case.out is not None and not isinstance(case.out, torch.Tensor):
+        yield f"out: expected a tensor or None, found {type(case.out).__name__}"
+    calls = {"ours": case.ours, "expected": case.expected}
+    for kind in ("peers", "references"):
+        calls |= {f"{kind}[{name!r}]": call for name, call in getattr(case, kind).items()}
+    for name, call in calls.items():
+        if not callable(call):
+            yield f"{name}: expected a function without arguments, found {type(call).__name__}"
+
+
 def largest_error(found: Any, expected: Any) -> float:
     """The largest |found - expected| / (1 + |expected|); infinite where shapes or NaNs differ.
 
-    Equal infinities count as no error. Computed in float64, in pieces of 2^24 elements.
+    Equal infinities count as no error. Computed in pieces of 2^24 elements, in float64, in complex128
+    where one of the two is complex, or in int64 where both hold whole numbers.
     """
     import torch
 
     if found.shape != expected.shape:
         return float("inf")
+    wide = torch.float64
+    if found.is_complex() or expected.is_complex():
+        wide = torch.complex128
+    elif not found.is_floating_point() and not expected.is_floating_point():
+        wide = torch.int64  # float64 cannot tell those beyond 2^53 apart
     worst = 0.0
     step = 1 << 24
     found, expected = found.detach().reshape(-1), expected.detach().reshape(-1)
     for start in range(0, found.numel(), step):
-        a = found[start : start + step].double()
-        b = expected[start : start + step].double()
-        error = (a - b).abs() / (1 + b.abs())
+        a = found[start : start + step].to(wide)
+        b = expected[start : start + step].to(wide)
+        error = (a - b).abs().double() / (1 + b.abs().double())
         error = torch.where((a == b) | (a.isnan() & b.isnan()), torch.zeros_like(error), error)
         error = torch.where(error.isnan(), torch.full_like(error, float("inf")), error)
         worst = max(worst, float(error.max()))
@@ -70,4 +104,5 @@ def largest_error(found: Any, expected: Any) -> float:
 
 def poison(tensor: Any) -> None:
     """Overwrite a tensor with values that no result has, so that gaps in the output show."""
-    tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
+    whole = not tensor.is_floating_point() and not tensor.is_complex()
+    tensor.fill_(77 if whole else float("nan"))

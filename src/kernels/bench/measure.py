@@ -82,7 +82,10 @@ def _measure(
     errors = _check(case)
     calls = {"ours": case.ours, **_tagged("peer", case.peers), **_tagged("other", case.references)}
     for way in ways:
-        times = time_in_turns(timer, calls, way, rounds=rounds)
+        try:
+            times = time_in_turns(timer, calls, way, rounds=rounds)
+        except BenchmarkError as err:
+            raise BenchmarkError(case.label, f"while it was timed ({way}), {err}") from err
         ours = times["ours"]
         middle = statistics.median(ours)
         least = ceiling.least_us(case)
@@ -137,6 +140,10 @@ def _compare(case: Case, name: str, found: Any, expected: Any) -> float:
             raise BenchmarkError(
                 case.label, f"{who}: expected a tensor, found {type(value).__name__}"
             )
+    if found.device != expected.device:
+        raise BenchmarkError(
+            case.label, f"{name}: is on {found.device}, what is expected is on {expected.device}"
+        )
     return largest_error(found, expected)
 
 

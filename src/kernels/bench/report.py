@@ -12,21 +12,47 @@ from kernels.store import write_whole
 
 PLOT_SUFFIXES = (".png", ".svg")
 _HEADINGS = ("op", "shape", "dtype", "way", "ours µs", "its rounds", "best peer", "peer / ours", "GB/s", "of ceiling", "error")  # fmt: skip
+# What a narrow terminal can do without, the least needed first.
+_SPARED = ("its rounds", "GB/s", "of ceiling", "error", "dtype")
 _COLOURS = {"ours": "#0b6e4f", "eager": "#9aa5b1", "torch": "#5b8def", "compile": "#e0a030"}
 
 
 def format_table(rows: Iterable[Row]) -> str:
     """Return a Markdown table, aligned so that it also reads well in a terminal."""
     cells = [_HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    ruler = tuple("-" * width for width in widths)
-    lines = [
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in (cells[0], ruler, *cells[1:])
-    ]
-    return "\n".join(lines)
+    ruler = tuple("-" * width for width in _widths(cells))
+    lines = _pad([cells[0], ruler, *cells[1:]])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def fit_table(rows: Sequence[Row], width: int) -> tuple[str, list[str]]:
+    """Return the table as wide as a terminal, and the columns that it has no room for.
+
+    A Markdown table where that fits, else columns alone, of which those go first that are needed least; a
+    result that is wrong stays marked. The last ones stay, whatever the width.
+    """
+    whole = format_table(rows)
+    if len(whole.partition("\n")[0]) <= width:
+        return whole, []
+    cells = [_HEADINGS, *(_cells(row) for row in rows)]
+    wrong = any(row.wrong for row in rows)
+    left_out: list[str] = []
+    for name in [name for name in _SPARED if not (wrong and name == "error")]:
+        if sum(_widths(cells)) + 2 * (len(cells[0]) - 1) <= width:
+            break
+        at = cells[0].index(name)
+        cells = [line[:at] + line[at + 1 :] for line in cells]
+        left_out.append(name)
+    return "\n".join("  ".join(line).rstrip() for line in _pad(cells)), left_out
+
+
+def _widths(cells: Sequence[tuple[str, ...]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+
+def _pad(cells: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    widths = _widths(cells)
+    return [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in cells]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -81,8 +81,9 @@ class Row:
 
     @property
     def best_peer(self) -> str | None:
-        """The fastest peer."""
-        return min(self.peers, key=self.peers.__getitem__, default=None)
+        """The peer that comes off best, round by round; by its median where no ratio was written."""
+        by = self.ratios or self.peers
+        return min(by, key=by.__getitem__, default=None)
 
 
 def format_document(meta: Mapping[str, Any], rows: Iterable[Row]) -> str:

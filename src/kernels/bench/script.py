@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from kernel_spec.errors import UsageError
 from kernel_spec.names import repo_id_fault
 from kernels.asked import parse_ref
-from kernels.bench.case import Case
+from kernels.bench.case import Case, find_faults
 from kernels.errors import BenchmarkError, NotAKernelError, RevisionNotFoundError
 from kernels.load import get_kernel, get_local_kernel
+from kernels.loaded import get_loaded_kernels
 from kernels.settings import Settings, read_settings
 
 FOLDER = "benchmarks"
@@ -36,13 +37,16 @@ class Benchmarked(NamedTuple):
         name: ``owner/name``; of a project the name of its folder.
         module: the kernel.
         scripts: its benchmark files, by name.
-        commit: that of a published kernel; None for a project.
+        commit: that of a published kernel; of a project the one that was built, marked where the
+            sources differed from it, and None where its build does not know.
+        published: whether it came from a hub.
     """
 
     name: str
     module: ModuleType
     scripts: tuple[Script, ...]
     commit: str | None
+    published: bool
 
 
 def open_kernel(wanted: str, *, trust_remote_code: bool = False) -> Benchmarked:
@@ -103,6 +107,10 @@ def read_cases(script: Script, kernel: ModuleType, device: Any) -> Iterator[Case
                 script.name,
                 f"cases(kernel, device) yields {type(case).__name__}, expected kernels.bench.Case",
             )
+        if faults := list(find_faults(case)):
+            raise BenchmarkError(
+                script.name, f"cases(kernel, device) yields a case with {'; '.join(faults)}"
+            )
         yield case
         del case  # its tensors are gone before those of the next are made
 
@@ -112,7 +120,7 @@ def _telling_where(script: Script) -> Iterator[None]:
     """Name the file, and its line, in whatever its code raises."""
     try:
         yield
-    except Exception as err:
+    except (Exception, SystemExit) as err:  # a file that ends the process has failed as well
         lines = [
             frame.lineno
             for frame in traceback.extract_tb(err.__traceback__)
@@ -136,7 +144,17 @@ def _open_project(place: Path, name: str | None = None) -> Benchmarked:
     if not found:
         raise NotAKernelError(folder, f"{folder}: expected a file benchmark*.py, found none.")
     scripts = tuple(Script(str(path), path.read_text(encoding="utf-8")) for path in found)
-    return Benchmarked(name or folder.resolve().parent.name, module, scripts, None)
+    own = name or folder.resolve().parent.name
+    return Benchmarked(own, module, scripts, _find_built_commit(module), published=False)
+
+
+def _find_built_commit(module: ModuleType) -> str | None:
+    """Return what the variant itself says it was built from: the checkout may be further by now."""
+    metadata = next(each.metadata for each in get_loaded_kernels() if each.module is module)
+    if metadata.provenance is None or metadata.provenance.kernel_commit is None:
+        return None
+    changed = "-changed" if metadata.provenance.kernel_dirty else ""
+    return metadata.provenance.kernel_commit[:12] + changed
 
 
 def _open_published(
@@ -168,4 +186,4 @@ def _open_published(
     for file in sorted(files, key=lambda file: file.path):
         data = b"".join(read_file(located.hub, located.ref.repo, commit, file))
         scripts.append(Script(f"{repo_id}/{file.path}", data.decode()))
-    return Benchmarked(repo_id, module, tuple(scripts), commit)
+    return Benchmarked(repo_id, module, tuple(scripts), commit, published=True)

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from kernels.bench.case import Call
+from kernels.errors import BenchmarkError
 
 Way = Literal["cold", "warm", "loop"]
 Times = dict[str, list[float]]
@@ -147,15 +148,24 @@ def time_in_turns(timer: Timer, calls: Mapping[str, Call], way: Way, *, rounds: 
     """Return the microseconds of every call in every round, after a round that warms up.
 
     The order changes with every round: a chip is slower after heavy work.
+
+    Raises:
+        BenchmarkError: a call failed; which, and how.
     """
-    repeats = {name: _find_repeats(timer, call, way) for name, call in calls.items()}
     times: Times = {name: [] for name in calls}
     order = random.Random(0)
-    for number in range(-1, rounds):
-        for name in order.sample(list(calls), len(calls)):
-            taken = timer.measure(calls[name], way, repeats[name])
-            if number >= 0:
-                times[name].append(taken)
+    name = ""
+    try:
+        repeats = {}
+        for name, call in calls.items():
+            repeats[name] = _find_repeats(timer, call, way)
+        for number in range(-1, rounds):
+            for name in order.sample(list(calls), len(calls)):
+                taken = timer.measure(calls[name], way, repeats[name])
+                if number >= 0:
+                    times[name].append(taken)
+    except Exception as err:
+        raise BenchmarkError(name, f"{type(err).__name__}: {err}") from err
     return times
 
 

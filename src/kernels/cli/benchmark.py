@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from kernels.bench.timing import Way
 
 WAYS = ("cold", "warm", "loop")
+_WAY = "Time in this way alone; may be given again [default: all that the device has]."
+_ROUNDS = "How often the calls of a case take turns."
 
 
 def _ignore(ctx: click.Context, parameter: click.Parameter, value: int | None) -> None:
@@ -48,12 +52,12 @@ def _older(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("kernel")
 @click.option("--device", help="Such as cuda or cpu [default: the accelerator, else the CPU].")
 @click.option("--only", metavar="TEXT", help="Only cases whose 'op shape dtype' contains TEXT.")
-@click.option("--way", "ways", type=click.Choice(WAYS), multiple=True, help="[default: all]")
-@click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True)
+@click.option("--way", "ways", type=click.Choice(WAYS), multiple=True, help=_WAY)
+@click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True, help=_ROUNDS)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, and no table.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the JSON there, too.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw plots: a .png or .svg file.")
-@click.option("--commit", help="The commit to write down for the path of a project.")
+@click.option("--commit", help="For a path: the commit to write down [default: the one built].")
 @click.option("--trust-remote-code", is_flag=True, help="Run code of an owner who is not trusted.")
 @_older
 @click.pass_context
@@ -83,7 +87,6 @@ def command(
     and calls without a gap (loop). Exits with 1 where a result is wrong.
     """
     from kernels.bench.machine import describe_machine
-    from kernels.bench.report import format_table
     from kernels.bench.row import format_document
     from kernels.bench.script import open_kernel
     from kernels.store import write_whole
@@ -94,7 +97,7 @@ def command(
     chosen = _device(device)
     _check_ways(ways, chosen, plot)
     found = open_kernel(kernel, trust_remote_code=trust_remote_code)
-    commit = found.commit or commit
+    commit = found.commit if found.published else commit or found.commit
     meta: dict[str, Any] = {"kernel": found.name, **describe_machine(chosen)}
     rows: list[Row] = []
     labels: list[str] = []
@@ -113,8 +116,10 @@ def command(
             _say_progress(fresh)
     if not rows:
         raise _nothing_measured(found, only, labels)
-    shown = format_document(meta, rows) if as_json else f"{_heading(meta)}\n\n{format_table(rows)}"
-    click.echo(shown)
+    if as_json:
+        click.echo(format_document(meta, rows), nl=False)
+    else:
+        _show_table(rows, meta)
     if plot is not None:
         _plot(rows, plot, meta)
     wrong = [f"{row.label}: {what}" for row in rows for what in row.wrong]
@@ -153,7 +158,7 @@ def _measure(
     from kernels.bench.script import read_cases
 
     for script in found.scripts:
-        yield from measure_cases(
+        measured = measure_cases(
             read_cases(script, found.module, device),
             kernel=found.name,
             commit=commit,
@@ -162,6 +167,13 @@ def _measure(
             rounds=rounds,
             wanted=lambda case: only is None or only in case.label,
         )
+        while True:
+            # What the benchmark's code prints is no part of the result.
+            with redirect_stdout(sys.stderr):
+                fresh = next(measured, None)
+            if fresh is None:
+                break
+            yield fresh
 
 
 def _device(name: str | None) -> Any:
@@ -173,6 +185,8 @@ def _device(name: str | None) -> Any:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
+        if device.type != "cpu":
+            torch.get_device_module(device)  # meta has none, and computes nothing
     except (RuntimeError, AssertionError) as err:
         raise click.UsageError(f"--device {name}: torch cannot use it here: {err}") from err
     return device
@@ -244,6 +258,21 @@ def _heading(meta: dict[str, Any]) -> str:
         f"{meta['kernel']} on {meta['device']}, torch {meta['torch']}, "
         f"a copy moves {meta['ceiling_gb_per_s']:.4g} GB/s"
     )
+
+
+def _show_table(rows: Sequence[Row], meta: dict[str, Any]) -> None:
+    from kernels.bench.report import fit_table, format_table
+
+    click.echo(f"{_heading(meta)}\n")
+    if not sys.stdout.isatty():
+        click.echo(format_table(rows))
+        return
+    # A terminal that does not know its width says 0.
+    width = os.get_terminal_size(sys.stdout.fileno()).columns or sys.maxsize
+    table, left_out = fit_table(rows, width)
+    click.echo(table)
+    if left_out:
+        say_note(f"no room here for {', '.join(left_out)}; a wider terminal or --json shows them")
 
 
 def _say_progress(rows: Sequence[Row]) -> None:

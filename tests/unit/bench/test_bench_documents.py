@@ -11,7 +11,7 @@ import pytest
 
 from kernel_spec.errors import DocumentError
 from kernels.bench.pages import write_pages
-from kernels.bench.report import draw_plots, format_table
+from kernels.bench.report import draw_plots, fit_table, format_table
 from kernels.bench.row import Row, format_document, merge_rows, parse_document
 
 ROW = Row(
@@ -143,6 +143,30 @@ def test_a_table_names_the_fastest_peer() -> None:
     alone = format_table([replace(ROW, peers={}, ratios={}, ours_us=20480.4)])
     assert "| -" in alone
     assert "20480 " in alone
+
+
+def test_the_best_peer_is_the_best_round_by_round() -> None:
+    level = replace(
+        ROW, peers={"eager": 10.0, "compile": 10.1}, ratios={"eager": 1.1, "compile": 1.0}
+    )
+    assert level.best_peer == "compile"
+    assert "| compile 10.1 | 1.00 " in format_table([level])
+    assert replace(level, ratios={}).best_peer == "eager"
+
+
+@pytest.mark.parametrize("width", [200, 120, 90, 80, 60, 1])
+@pytest.mark.parametrize("wrong", [(), ("ours: far off",)])
+def test_a_narrow_terminal_gets_fewer_columns_and_no_broken_lines(
+    width: int, wrong: tuple[str, ...]
+) -> None:
+    table, left_out = fit_table([ROW, replace(ROW, wrong=wrong)], width)
+    lines = table.splitlines()
+    heading = lines[0]
+    assert max(map(len, lines)) <= max(width, 78)
+    assert all(name not in heading for name in left_out)
+    assert all(word in heading for word in ("op", "shape", "way", "ours µs", "best peer"))
+    assert ("WRONG" in table) is bool(wrong)
+    assert (heading.startswith("|")) is (not left_out and width == 200)
 
 
 def test_a_plot_appears_whole(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -44,10 +46,13 @@ def measure(*cases: Case, **given):
         ([1.0], [INF], INF),
         ([1.0], [1.0, 2.0], INF),
         ([], [], 0.0),
+        ([1 + 1j], [1 - 1j], 2 / (1 + 2**0.5)),  # the imaginary part counts
+        ([2**53 + 1], [2**53], 1 / (1 + 2.0**53)),  # float64 has no such number
+        ([True, False], [1, 1], 0.5),
     ],
 )
-def test_the_largest_error(found: list[float], expected: list[float], error: float) -> None:
-    assert largest_error(torch.tensor(found), torch.tensor(expected)) == pytest.approx(error)
+def test_the_largest_error(found: list[Any], expected: list[Any], error: float) -> None:
+    assert largest_error(torch.tensor(found), torch.tensor(expected)) == pytest.approx(error, abs=0)
 
 
 def test_what_is_not_written_is_not_right() -> None:
@@ -58,6 +63,9 @@ def test_what_is_not_written_is_not_right() -> None:
     numbers = torch.tensor([1, 2], dtype=torch.uint8)
     poison(numbers)
     assert numbers.tolist() == [77, 77]
+    waves = torch.ones(2, dtype=torch.complex64)
+    poison(waves)
+    assert waves.isnan().all()
 
 
 def test_a_call_may_leave_its_result_in_out() -> None:

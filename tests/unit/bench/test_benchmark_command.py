@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -180,9 +181,12 @@ def test_a_plot_without_a_ceiling_keeps_the_table(
     assert not plot.exists()
 
 
-def test_a_device_that_is_not_here(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["benchmark", str(project), "--device", "quantum"]) == 2
-    assert "--device quantum: torch cannot use it here" in capsys.readouterr().err
+@pytest.mark.parametrize("device", ["quantum", "meta"])
+def test_a_device_that_is_not_here(
+    project: Path, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["benchmark", str(project), "--device", device]) == 2
+    assert f"--device {device}: torch cannot use it here" in capsys.readouterr().err
 
 
 def test_a_project_without_benchmarks(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,6 +223,7 @@ def test_a_hub_kernel_without_benchmarks(
         ("def cases(kernel, device):\n    pass", ": TypeError: 'NoneType' object is not iterable"),
         ("def cases(kernel, device):\n    return []", " yields nothing for this device"),
         ("cases = 7", ": TypeError: 'int' object is not callable"),
+        ("import sys\nsys.exit(0)", ":2: SystemExit: 0"),
     ],
 )
 def test_a_benchmark_file_that_fails_is_named_with_its_line(
@@ -242,6 +247,12 @@ def test_a_benchmark_file_that_fails_is_named_with_its_line(
         ("x.double() * 2,", "2.0,", "what is expected: expected a tensor, found float"),
         ("lambda: x * 2}", "lambda: y}", "eager: NameError: name 'y'"),
         ("x.clone()", "x.copy()", "copy: AttributeError: 'Tensor' object has no attribute"),
+        ("x.double() * 2,", "x.double().to('meta'),", "ours: is on cpu, what is expected is on me"),
+        (
+            "lambda: x * 2}",
+            "lambda n=[]: n.append(1) or (x * 2 if len(n) < 3 else y)}",
+            "while it was timed (warm), peer eager: NameError: name 'y'",
+        ),
     ],
 )
 def test_a_call_that_fails_is_named_with_its_case(
@@ -264,3 +275,102 @@ def test_what_was_measured_before_a_failure_is_kept(project: Path, tmp_path: Pat
     assert run(["benchmark", str(project), "--output", str(output), *FAST]) == 1
     assert [row["shape"] for row in json.loads(output.read_text())["rows"]] == [[64]]
     assert {path.name for path in tmp_path.iterdir()} <= {"out.json", "toy", "home", "cache"}
+
+
+def test_all_that_is_wrong_with_a_case_is_told_before_it_is_timed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    text = script.read_text()
+    for before, after in (
+        ('op="double"', 'op="layers.double"'),
+        ("shape=(size,)", "shape=size"),
+        ('dtype="float32", device=device)\n        yield', 'dtype="float32")\n        yield'),
+        ('shape=size, dtype="float32"', 'shape=size, dtype="torch.float32"'),
+        ("tolerance=1e-6", 'tolerance=float("nan"), out=[0]'),
+        ("moved_bytes=8 * size", "moved_bytes=-1"),
+        ("lambda: x * 2}", "x * 2}"),
+    ):
+        text = text.replace(before, after)
+    script.write_text(text)
+    assert run(["benchmark", str(project), *FAST]) == 1
+    said = capsys.readouterr().err
+    for fault in (
+        "op: expected a name without a dot, found 'layers.double'",
+        "shape: expected a tuple of whole numbers, found 64",
+        "dtype: expected the name of one, such as 'float16', found 'torch.float32'",
+        "tolerance: expected a number of zero or more, found nan",
+        "moved_bytes: expected a number of zero or more, found -1",
+        "out: expected a tensor or None, found list",
+        "peers['eager']: expected a function without arguments, found Tensor",
+    ):
+        assert fault in said
+
+
+def test_what_a_benchmark_prints_is_no_part_of_the_json(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    noisy = "print('at import')\n" + script.read_text().replace(
+        "ours=lambda: kernel", "ours=lambda: print('in a call') or kernel"
+    )
+    script.write_text(noisy)
+    assert run(["benchmark", str(project), "--json", "--only", "64", *FAST]) == 0
+    shown = capsys.readouterr()
+    assert len(json.loads(shown.out)["rows"]) == 1
+    assert "at import" in shown.err
+    assert "in a call" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("dirty", "words", "commit"),
+    [
+        (False, [], "0123456789ab"),
+        (True, [], "0123456789ab-changed"),
+        (False, ["--commit", "abc"], "abc"),
+    ],
+)
+def test_a_row_of_a_project_names_the_commit_that_was_built(
+    project: Path,
+    dirty: bool,
+    words: list[str],
+    commit: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = project / "build" / "torch-cpu" / "metadata.json"
+    kernel = {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": dirty}
+    provenance = {"kernel-builder": {"version": "1"}, "kernel": kernel}
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"provenance": provenance}))
+    assert run(["benchmark", str(project), "--json", "--only", "64", *words, *FAST]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert row["commit"] == commit
+
+
+@pytest.mark.parametrize(("columns", "narrow"), [(40, True), (500, False), (0, False)])
+def test_a_table_fits_the_terminal(
+    project: Path,
+    columns: int,
+    narrow: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("os.get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
+    assert run(["benchmark", str(project), *FAST]) == 0
+    shown = capsys.readouterr()
+    assert ("no room here for its rounds, GB/s, of ceiling, error" in shown.err) is narrow
+    assert ("its rounds" not in shown.out) is narrow
+    assert "eager" in shown.out
+
+
+def test_ctrl_c_keeps_what_is_measured(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = project / "benchmarks" / "benchmark.py"
+    stop = "    if size == 128: raise KeyboardInterrupt\n        x ="
+    script.write_text(script.read_text().replace("    x =", stop))
+    output = tmp_path / "out.json"
+    assert run(["benchmark", str(project), "--output", str(output), *FAST]) == 130
+    assert capsys.readouterr().err.endswith("error: interrupted\n")
+    assert [row["shape"] for row in json.loads(output.read_text())["rows"]] == [[64]]

@@ -15,6 +15,7 @@ from kernel_spec import metadata as metadata_file
 from kernel_spec.digest import digest_tree
 from kernel_spec.metadata import Metadata, format_metadata
 from kernel_spec.provenance import Provenance
+from kernel_spec.version import RELEASE
 
 OPS_FILE = "_ops.py"
 
@@ -69,6 +70,7 @@ def add_op_namespace_prefix(op_name: str) -> str:
 
 
 _IMPORTS_PER_TORCH = """import ctypes
+import os
 import re
 import threading
 from pathlib import Path
@@ -86,10 +88,13 @@ def load_per_torch() -> bool:
     """
     # Copies of this kernel share the library of their ops, and so what is kept in its module.
     shared = vars(_library)
+    if "per_torch_lock" not in shared and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_begin_child)
     with shared.setdefault("per_torch_lock", threading.Lock()):
         if "per_torch" not in shared:
-            release = re.match(r"(\d+)\.(\d+)\.\d+(\+|$)", torch.__version__)
-            if release is None:
+            pattern = r"{release}"  # a release: what comes before one has the interface of none
+            release = re.fullmatch(pattern, torch.__version__, re.ASCII)
+            if release is None or "per_torch_cut_off" in shared:
                 return False
             place = Path(__file__).with_name(f"{id}.torch{{release[1]}}{{release[2]}}.so")
             if not place.is_file():
@@ -99,6 +104,18 @@ def load_per_torch() -> bool:
             except OSError:
                 return False
     return True
+
+
+def _begin_child() -> None:
+    """Renew the lock in a forked child: the thread that may hold it is not there.
+
+    What such a thread was loading may be half there, so that the child does without.
+    """
+    shared = vars(_library)
+    lock = shared.get("per_torch_lock")
+    if lock is not None and lock.locked():
+        shared["per_torch_cut_off"] = True
+    shared["per_torch_lock"] = threading.Lock()
 '''
 
 _NO_PER_TORCH = '''
@@ -127,7 +144,7 @@ def format_ops(
         text = text.replace("import torch\n", _IMPORTS_PER_TORCH, 1) + _LOAD_PER_TORCH
     elif per_torch:
         text += _NO_PER_TORCH
-    return text.format(id=op_id)
+    return text.format(id=op_id, release=RELEASE)
 
 
 def write_variant(

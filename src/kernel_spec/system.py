@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernel_spec.backend import Backend
-from kernel_spec.version import MajorMinor
+from kernel_spec.version import MajorMinor, is_release, parse_major_minor
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class TorchBuild:
     Attributes:
         version: the full version text, such as ``2.13.0+cpu``.
         release: its major and minor version.
-        prerelease: a development or nightly build, whose full C++ interface equals no release.
+        prerelease: no release but what comes before one, whose full C++ interface equals none.
         cxx11_abi: whether it was compiled with the C++11 string layout.
     """
 
@@ -23,6 +23,24 @@ class TorchBuild:
     release: MajorMinor
     prerelease: bool = False
     cxx11_abi: bool = True
+
+
+def parse_torch_build(version: str, *, cxx11_abi: bool = True) -> TorchBuild:
+    """Read what the version text of an installed torch says.
+
+    Args:
+        version: such as ``2.13.0+cpu``.
+        cxx11_abi: whether it was compiled with the C++11 string layout.
+
+    Raises:
+        ValueError: the text does not begin with two numbers joined by a dot.
+    """
+    return TorchBuild(
+        version=version,
+        release=parse_major_minor(version),
+        prerelease=not is_release(version),
+        cxx11_abi=cxx11_abi,
+    )
 
 
 @dataclass(frozen=True, slots=True)

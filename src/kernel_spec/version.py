@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 
 _LEADING = re.compile(r"(\d+)\.(\d+)", re.ASCII)
+# A release by PEP 440, and its first two numbers. Whatever else comes before the local part (a0, rc1,
+# .dev20260101) says that it comes before one. Generated files of kernels have this pattern, too.
+RELEASE = r"(\d+)\.(\d+)(?:\.\d+)*(?:\.post\d+)?(?:\+.*)?"
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -17,6 +20,15 @@ class MajorMinor:
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+
+def is_release(text: str) -> bool:
+    """Say whether a version text is that of a release, whose C++ interface is that of its two numbers.
+
+    ``2.11.0``, ``2.11.0+cu130`` and ``2.11.0.post1`` are; ``2.11.0rc1``, ``2.11.0a0+git1234`` and what
+    is no version are not.
+    """
+    return re.fullmatch(RELEASE, text, re.ASCII) is not None
 
 
 def parse_major_minor(text: str) -> MajorMinor:

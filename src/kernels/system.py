@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from kernel_spec.backend import Backend, BackendKind
-from kernel_spec.system import Device, System, TorchBuild
+from kernel_spec.system import Device, System, TorchBuild, parse_torch_build
 from kernel_spec.version import MajorMinor, parse_major_minor
 
 _CPU_NAMES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
@@ -83,12 +83,13 @@ def _detect_torch() -> tuple[TorchBuild | None, Backend]:
             return None, Backend(BackendKind.CPU)
         facts = read_version_text(Path(spec.origin).with_name("version.py"))
         if facts is not None and not _needs_import(facts):
-            build = _torch_build(facts["__version__"] or "", cxx11_abi=True)
+            build = parse_torch_build(facts["__version__"] or "", cxx11_abi=True)
             return build, _backend_of(facts["cuda"], facts["hip"], facts["xpu"])
         import torch
 
         module = torch
-    build = _torch_build(str(module.__version__), cxx11_abi=bool(module.compiled_with_cxx11_abi()))
+    cxx11_abi = bool(module.compiled_with_cxx11_abi())
+    build = parse_torch_build(str(module.__version__), cxx11_abi=cxx11_abi)
     return build, _backend_of_module(module)
 
 
@@ -117,16 +118,6 @@ def _needs_import(facts: dict[str, str | None]) -> bool:
     if sys.platform == "darwin" or any(map(find_spec, _BACKEND_PACKAGES)):
         return True
     return parse_major_minor(facts["__version__"] or "0.0") < _ALWAYS_CXX11
-
-
-def _torch_build(version: str, *, cxx11_abi: bool) -> TorchBuild:
-    release = version.partition("+")[0]
-    return TorchBuild(
-        version=version,
-        release=parse_major_minor(version),
-        prerelease=re.search(r"a|b|rc|dev", release) is not None,
-        cxx11_abi=cxx11_abi,
-    )
 
 
 def _backend_of(cuda: str | None, hip: str | None, xpu: str | None) -> Backend:

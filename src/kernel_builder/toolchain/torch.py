@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
-from kernel_spec.system import TorchBuild
-from kernel_spec.version import parse_major_minor
+from kernel_spec.system import TorchBuild, parse_torch_build
 
 _VERSION = re.compile(r"""^__version__\s*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
-_PRERELEASE = re.compile(r"^\d+(\.\d+)*(a|b|rc|\.dev)\d*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,13 +59,7 @@ def read_torch(root: Path) -> TorchInstall:
             f"{source}: expected a line `__version__ = '2.13.0'`, found none; "
             "torch is not installed properly: install it again"
         )
-    version = match[1]
-    build = TorchBuild(
-        version=version,
-        release=parse_major_minor(version),
-        prerelease=_PRERELEASE.match(version) is not None,
-    )
-    return TorchInstall(root=root, build=build)
+    return TorchInstall(root=root, build=parse_torch_build(match[1]))
 
 
 def get_torch() -> TorchInstall:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from kernel_spec.per_torch import parse_per_torch
 from kernel_spec.system import TorchBuild
 from kernel_spec.version import MajorMinor
-
-# What comes before a release (2.11.0a0+git1234, 2.11.0rc1) has the interface of none.
-_RELEASE = re.compile(r"\d+\.\d+\.\d+(\+.*)?", re.ASCII)
 
 
 def find_per_torch(files: Iterable[str]) -> Mapping[str, MajorMinor]:
@@ -39,7 +35,7 @@ def find_for_torch(files: Iterable[str], torch: TorchBuild | None) -> str | None
         files: the POSIX paths of the variant's files.
         torch: the installed one.
     """
-    if torch is None or _RELEASE.fullmatch(torch.version) is None:
+    if torch is None or torch.prerelease:
         return None
     libraries = find_per_torch(files).items()
     return next((path for path, release in libraries if release == torch.release), None)

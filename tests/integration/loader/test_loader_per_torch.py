@@ -232,6 +232,42 @@ if __name__ == '__main__':
         assert opened.read_text() == "one 1\n" * lines
 
 
+# CDLL is held up in a thread while the process forks: what a slow disk does.
+FORKED = """
+import os, signal, sys, threading, kernels
+toy = kernels.get_local_kernel({path!r})
+part = sys.modules[toy.__name__ + '._ops']
+library = vars(part._library)
+if {within}:
+    library.pop('per_torch')
+    begun, go_on, open_part = threading.Event(), threading.Event(), part.ctypes.CDLL
+    def hold(place):
+        begun.set()
+        assert go_on.wait(60)
+        return open_part(place)
+    part.ctypes.CDLL = hold
+    thread = threading.Thread(target=toy.ask, args=(0,))
+    thread.start()
+    assert begun.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(int(toy.ask(0)))
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+if {within}:
+    go_on.set()
+    thread.join()
+print(status, toy.ask(0))
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_opens_it_does_without(write, run, release):
+    """It used to wait without end for a lock of a thread that it does not have."""
+    path = str(write("a", {release: "part"}))
+    assert run(FORKED.format(path=path, within=True)) == "0 True"
+    assert run(FORKED.format(path=path, within=False)) == "1 True"
+
+
 @pytest.fixture
 def command(run):
     """Run a command of ``kernels`` on the machine; return its exit code and what it said."""

@@ -12,7 +12,7 @@ import pytest
 import kernels
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.per_torch import format_per_torch
-from kernel_spec.system import System, TorchBuild
+from kernel_spec.system import System, TorchBuild, parse_torch_build
 from kernel_spec.version import MajorMinor
 from kernels import importer
 from kernels.cli import run
@@ -77,11 +77,12 @@ def test_they_are_those_beside_a_main_library_of_their_id():
 @pytest.mark.parametrize(
     ("torch", "found"),
     [
-        (TorchBuild("2.11.0+cu130", MajorMinor(2, 11)), part(11)),
-        (TorchBuild("2.12.1", MajorMinor(2, 12)), None),
-        (TorchBuild("2.11.0a0+git", MajorMinor(2, 11), prerelease=True), None),
-        (TorchBuild("2.11.0rc1", MajorMinor(2, 11), prerelease=True), None),
-        (TorchBuild("2.11.0.dev20260101+cpu", MajorMinor(2, 11), prerelease=True), None),
+        (parse_torch_build("2.11.0+cu130"), part(11)),
+        (parse_torch_build("2.11.0.post1"), part(11)),
+        (parse_torch_build("2.12.1"), None),
+        (parse_torch_build("2.11.0a0+git"), None),
+        (parse_torch_build("2.11.0rc1"), None),
+        (parse_torch_build("2.11.0.dev20260101+cpu"), None),
         (None, None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Fills the tables of figures in cards and pages from ``docs/benchmarks/h200.json``: ``make docs``.
+"""Fills the tables of figures in cards and pages, and the page of all, from ``docs/benchmarks/h200.json``: ``make docs``.
 
 A table stands between two comments, of which the first says what it shows::
 
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels.bench.pages import format_page
 from kernels.bench.row import Row, parse_document
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -231,10 +232,14 @@ def main() -> int:
     check = parser.parse_args().check
     meta, rows = parse_document(SOURCE.read_text("utf-8"), SOURCE)
     faults = []
-    for page in pages():
+    all_rows = SOURCE.with_suffix(".md")
+    for page in (*pages(), *filter(Path.exists, [all_rows])):
         name, text = page.relative_to(ROOT), page.read_text("utf-8")
         try:
-            filled = fill(text, rows, meta)
+            if page == all_rows:
+                filled = format_page(meta, rows, SOURCE.stem, plotted=True)
+            else:
+                filled = fill(text, rows, meta)
         except ValueError as err:
             faults += [f"{name}: {line}" for line in str(err).splitlines()]
             continue

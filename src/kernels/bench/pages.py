@@ -39,7 +39,12 @@ def format_page(meta: Mapping[str, Any], rows: Sequence[Row], name: str, *, plot
         "by ours. *error*: the largest |found - exact| / (1 + |exact|).\n",
     ]
     if plotted:
-        parts.append(f"![How close each call comes to the ceiling]({name}.svg)\n")
+        parts.append(
+            f"![How close the calls come to the ceiling]({name}.svg)\n\n"
+            "The picture has one call of each op and dtype: of those with a cold cache the one that comes "
+            "closest to the ceiling, which is a large one. Small calls are far below it. The tables have every "
+            "measured call, those in which a peer is faster included: *peer / ours* is below 1 there.\n"
+        )
     for kernel in dict.fromkeys(row.repository for row in rows):
         own = [row for row in rows if row.repository == kernel]
         parts.append(
@@ -66,7 +71,8 @@ def _draw(place: Path, rows: Sequence[Row]) -> bool:
         import matplotlib  # noqa: F401
     except ImportError:
         return False
-    draw_plots(_plottable(rows), place, title="Fraction of the device's ceiling")
+    title = "Of each op and dtype, the call that comes closest to the device's ceiling"
+    draw_plots(_plottable(rows), place, title=title)
     return True
 
 

@@ -14,7 +14,10 @@ PLOT_SUFFIXES = (".png", ".svg")
 _HEADINGS = ("op", "shape", "dtype", "way", "ours µs", "its rounds", "best peer", "peer / ours", "GB/s", "of ceiling", "error")  # fmt: skip
 # What a narrow terminal can do without, the least needed first.
 _SPARED = ("its rounds", "GB/s", "of ceiling", "error", "dtype")
-_COLOURS = {"ours": "#0b6e4f", "eager": "#9aa5b1", "torch": "#5b8def", "compile": "#e0a030"}
+# Each peer has a colour and a form of its own, so that none hides behind another; ours is a hollow diamond around them.
+_OURS = "#0b6e4f"
+_COLOURS = {"eager": "#8a94a0", "torch": "#3f78e0", "compile": "#d98a00", "cuBLAS": "#b5179e"}
+_FORMS = "osv^<>Ph"
 
 
 def format_table(rows: Iterable[Row]) -> str:
@@ -102,13 +105,24 @@ def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
     figure, axes = pyplot.subplots(
         1,
         max(1, len(panels)),
-        figsize=(7 * max(1, len(panels)), 1.2 + 0.34 * tallest),
+        # As wide as is readable on a telephone, and in a page's column.
+        figsize=(5 * max(1, len(panels)), 1.6 + 0.2 * tallest),
         squeeze=False,
         layout="constrained",
     )
+    peers = sorted({name for row in shown for name in row.peers})
     for axis, (way, part) in zip(axes[0], panels, strict=False):
-        _draw_panel(axis, part, way)
-    figure.suptitle(title)
+        _draw_panel(axis, part, peers, way)
+    figure.suptitle(title, fontsize=9, wrap=True)
+    marks = {
+        name: mark
+        for axis in axes[0]
+        for mark, name in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    # Below the panels: within one it would cover calls.
+    figure.legend(
+        marks.values(), marks.keys(), fontsize=8, ncols=4, loc="outside lower center", frameon=False
+    )
     drawn = BytesIO()
     kind = place.suffix.removeprefix(".")
     try:
@@ -120,26 +134,42 @@ def draw_plots(rows: Sequence[Row], place: Path, *, title: str) -> None:
     write_whole(place, drawn.getvalue())
 
 
-def _draw_panel(axis: Any, rows: Sequence[Row], way: str) -> None:
-    names = ["ours", *sorted({name for row in rows for name in row.peers})]
-    for name in names:
+def _draw_panel(axis: Any, rows: Sequence[Row], peers: Sequence[str], way: str) -> None:
+    axis.scatter(
+        [row.fraction_of_ceiling for row in rows],
+        range(len(rows)),
+        label="ours",
+        facecolors="none",
+        edgecolors=_OURS,
+        linewidths=1.6,
+        marker="D",
+        s=44,
+        clip_on=False,
+        zorder=3,
+    )
+    farthest = 1.0
+    for number, name in enumerate(peers):
         points = [
             (row.fraction_of_ceiling * row.ours_us / us, at)
             for at, row in enumerate(rows)
-            if (us := row.ours_us if name == "ours" else row.peers.get(name, 0.0))
+            if (us := row.peers.get(name, 0.0))
         ]
+        farthest = max([farthest, *(x for x, _ in points)])
         axis.scatter(
             [x for x, _ in points],
             [y for _, y in points],
             label=name,
             color=_COLOURS.get(name),
-            marker="D" if name == "ours" else "o",
-            zorder=3 if name == "ours" else 2,
+            marker=_FORMS[number % len(_FORMS)],
+            s=14,
+            zorder=2,
         )
     axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
-    axis.invert_yaxis()
-    axis.axvline(1.0, color="#c03030", linewidth=0.8)
-    axis.set_xlim(left=0)
-    axis.set_xlabel(f"fraction of the device's ceiling, {way} cache")
-    axis.grid(axis="x", alpha=0.3)
-    axis.legend(fontsize=8)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.axvline(1.0, color="#c03030", linewidth=0.8, label="ceiling")
+    axis.set_xlim(0, 1.05 * max([farthest, *(row.fraction_of_ceiling for row in rows)]))
+    axis.tick_params(axis="x", labelsize=8)
+    axis.set_xlabel(
+        f"fraction of the ceiling, {way} cache; more is faster", fontsize=8, loc="right"
+    )
+    axis.grid(alpha=0.3)

@@ -13,6 +13,7 @@ import pytest
 from fill_figures import FIRST, LAST, fill
 
 from kernel_builder.card import fill_card
+from kernels.bench.pages import format_page
 from kernels.bench.row import Row, format_document, parse_document
 
 ROOT = Path(__file__).parents[3]
@@ -70,6 +71,13 @@ def test_tables_are_of_what_was_measured_last(
     typed = re.sub(r"\| \d[\d.]* \|", "| 1.234 |", text, count=1)
     assert typed != text
     assert fill(typed, rows, meta) == text
+
+
+def test_the_page_of_all_rows_is_of_the_file(document: tuple[dict[str, Any], list[Row]]) -> None:
+    meta, rows = document
+    page = fill_figures.SOURCE.with_suffix(".md").read_text("utf-8")
+    assert page == format_page(meta, rows, "h200", plotted=True), "run: make docs"
+    assert sum(line.startswith("| ") for line in page.splitlines()) == len(rows) + 2 * len(meta)
 
 
 @pytest.mark.parametrize("name", ["activation", "img2gray", "triton-layer-norm"])

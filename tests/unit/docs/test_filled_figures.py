@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import fill_figures
@@ -279,3 +280,41 @@ def test_the_first_table_of_gemm_is_of_its_file() -> None:
                 f"{python['cuBLAS_us']:.1f}",
                 f"{python['ours/cuBLAS']:.3f}",
             ]
+
+
+def test_the_table_of_gemm_is_of_its_own_file() -> None:
+    page = (ROOT / "docs/kernels/gemm.md").read_text("utf-8")
+    measured = json.loads((ROOT / "docs/kernels/gemm.json").read_text("utf-8"))
+    lines = page.split("## Against cuBLAS")[1].split("\n\n")[1].splitlines()
+    head, _, *table = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    assert len(table) == len(measured["rows"])
+    ratios, goals, missed = [], [], set()
+    for cells, row in zip(table, measured["rows"], strict=True):
+        told = dict(zip(head, cells, strict=True))
+        graph, call = row["graph"], row["call"]
+        flops = 2 * row["shape"][0] * row["shape"][1] * row["shape"][2]
+        found = {
+            "ours": f"{graph['ours_us']:.1f}",
+            "one scale": f"{graph['one scale_us']:.1f}",
+            "TFLOP/s": f"{flops / graph['ours_us'] / 1e6:.0f}",
+            "turned / ours": f"{graph['turned/ours']:.2f}",
+            "call: ours": f"{call['ours_us']:.1f}",
+        }
+        if "cuBLAS_us" in graph:
+            found |= {
+                "cuBLAS": f"{graph['cuBLAS_us']:.1f}",
+                "ours / cuBLAS": f"{graph['ours/cuBLAS']:.3f}",
+                "call: cuBLAS": f"{call['cuBLAS_us']:.1f}",
+                "call: ours / cuBLAS": f"{call['ours/cuBLAS']:.3f}",
+            }
+            assert graph["ours/cuBLAS"] < 1, "the page says that ours is nowhere slower"
+        assert {name: told[name] for name in found} == found, row["shape"]
+        if told["goal"] != "-":
+            ratios.append(graph["ours/cuBLAS"])
+            goals.append(float(told["goal"]))
+            if ratios[-1] > goals[-1]:
+                missed.add(told["M, N, K"])
+    means = [f"{geometric_mean(each):.3f}" for each in (ratios, goals)]
+    assert f"geometric mean of the ratio is {means[0]}, that of the goals {means[1]}" in page
+    paragraph = page.split("misses the goal at", 1)[1].split("The published", 1)[0]
+    assert set(re.findall(r"\d+, \d+, \d+(?= \()", paragraph)) == missed

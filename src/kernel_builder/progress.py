@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Reporter(Protocol):
     """Who is told how far a build is."""
 
-    def begin(self, variant: str) -> None:
+    def begin(self, variant: str, doing: str = "building") -> None:
         """A variant is begun; not said of one that is up to date."""
 
     def fetch(self, variant: str, what: str, done: int, total: int) -> None:
@@ -29,7 +29,7 @@ class Reporter(Protocol):
 class SilentReporter:
     """Tells nobody."""
 
-    def begin(self, variant: str) -> None:
+    def begin(self, variant: str, doing: str = "building") -> None:
         """Say nothing."""
 
     def fetch(self, variant: str, what: str, done: int, total: int) -> None:
@@ -49,9 +49,9 @@ class LineReporter:
         self._stream = stream
         self._fetched = ""
 
-    def begin(self, variant: str) -> None:
+    def begin(self, variant: str, doing: str = "building") -> None:
         """Write that a variant is begun."""
-        self._write(f"{variant}: building")
+        self._write(f"{variant}: {doing}")
 
     def fetch(self, variant: str, what: str, done: int, total: int) -> None:  # noqa: ARG002
         """Write what is fetched and how large it is, once; not how it grows."""
@@ -80,7 +80,7 @@ class BarReporter:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
 
-    def begin(self, variant: str) -> None:
+    def begin(self, variant: str, doing: str = "building") -> None:  # noqa: ARG002
         """Draw an empty bar."""
         self._tasks[variant] = self._progress.add_task(variant, total=None, what="")
 

@@ -12,6 +12,7 @@ VERBS = {
     "update-build": "kernel_builder.cli.update_build:update_build",
     "build": "kernel_builder.cli.build:build",
     "build-and-copy": "kernel_builder.cli.build:build",
+    "fetch": "kernel_builder.cli.fetch:fetch",
     "lock": "kernel_builder.cli.lock:lock",
     "update": "kernel_builder.cli.lock:update",
     "rebuild": "kernel_builder.cli.rebuild:rebuild",

@@ -148,15 +148,31 @@ def get_cuda(
     """
     if settings.cuda_home is not None:
         return read_cuda(settings.cuda_home, variables=settings.variables)
-    wheels = _list_wheels(settings, version)
-    store = settings.toolchains
-    trees = [
-        fetch_wheels(each, store=store, variables=settings.for_pip, on_fetch=on_fetch)
-        for each in wheels
-    ]
-    cuda = read_cuda(trees[0] / _ROOT, identity=_identify(wheels))
+    trees = fetch_cuda(settings, version, on_fetch=on_fetch)
+    cuda = read_cuda(trees[0] / _ROOT, identity=_identify(_list_wheels(settings, version)))
     # With one tree, this is what it has.
     return replace(cuda, cudart=trees[-1] / cuda.cudart.relative_to(trees[0]))
+
+
+def fetch_cuda(
+    settings: Settings, version: MajorMinor | None = None, *, on_fetch: OnFetch | None = None
+) -> tuple[Path, ...]:
+    """Return the directories of a pinned toolkit: of this machine's, and of another processor's runtime.
+
+    Raises:
+        ToolchainUnavailableError: it cannot be fetched.
+        ToolchainError: a wheel has another hash.
+    """
+    store, variables = settings.toolchains, settings.for_pip
+    return tuple(
+        fetch_wheels(each, store=store, variables=variables, on_fetch=on_fetch)
+        for each in _list_wheels(settings, version)
+    )
+
+
+def name_cuda(settings: Settings, version: MajorMinor | None) -> str:
+    """Return what people call a pinned toolkit, with the processor where that is another one."""
+    return _list_wheels(settings, version)[-1].name
 
 
 def _list_wheels(settings: Settings, version: MajorMinor | None) -> tuple[WheelSet, ...]:

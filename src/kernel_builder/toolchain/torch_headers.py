@@ -24,6 +24,11 @@ _HEADERS = "torch/include"
 _EXPORTS = "exports.txt"
 
 
+def name_headers(pinned: PinnedTorch) -> str:
+    """Return what people call the headers of a release."""
+    return f"torch {pinned.version} (headers)"
+
+
 def fetch_torch_headers(
     pinned: PinnedTorch,
     *,
@@ -49,7 +54,7 @@ def fetch_torch_headers(
         ToolchainUnavailableError: pip cannot find the wheel.
         ToolchainError: it is another one than is pinned.
     """
-    name = f"torch {pinned.version} (headers)"
+    name = name_headers(pinned)
 
     def make(scratch: Path) -> None:
         if on_fetch is not None:

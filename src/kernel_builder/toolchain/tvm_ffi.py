@@ -13,6 +13,7 @@ from typing import Any
 
 from kernel_builder.errors import ToolchainUnavailableError
 from kernel_builder.settings import Settings
+from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.wheels import Wheel, WheelSet, fetch_wheels
 from kernel_spec.version import MajorMinor, parse_major_minor
 
@@ -67,8 +68,17 @@ def identify_tvm_ffi() -> str:
     return f"{DISTRIBUTION} {_read()['version']}"
 
 
-def get_tvm_ffi(settings: Settings) -> TvmFfiInstall:
+def name_tvm_ffi() -> str:
+    """Return what people call the pinned release."""
+    return f"tvm-ffi {_read()['version']}"
+
+
+def get_tvm_ffi(settings: Settings, *, on_fetch: OnFetch | None = None) -> TvmFfiInstall:
     """Return the pinned TVM FFI, which is fetched at the first time.
+
+    Args:
+        settings: where it is kept, and the environment of pip.
+        on_fetch: who is told how far fetching is.
 
     Raises:
         ToolchainUnavailableError: it has no wheel for this Python, or pip cannot get it.
@@ -78,6 +88,7 @@ def get_tvm_ffi(settings: Settings) -> TvmFfiInstall:
         _choose_wheels(data, platform.machine(), _python_tag()),
         store=settings.toolchains,
         variables=settings.for_pip,
+        on_fetch=on_fetch,
     )
     return TvmFfiInstall(root=root, release=data["version"])
 

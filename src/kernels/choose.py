@@ -47,6 +47,7 @@ def choose_variant(
     """Take the best variant that fits by name and by its verified metadata.
 
     Raises:
+        CacheError: the best one is in the cache and cannot be read.
         ClientTooOldError, DeviceError, NoVariantError: none does.
         IntegrityError: the best one is damaged, and offline it cannot be repaired.
     """
@@ -69,6 +70,7 @@ def find_candidate(
     """Return a variant that fits by name if it fits by all that is known of it; the judge keeps why not.
 
     Raises:
+        CacheError: it is in the cache and cannot be read.
         IntegrityError: it is damaged, and offline it cannot be repaired.
         MetadataError: its metadata is wrong.
     """
@@ -131,14 +133,13 @@ def _usable_metadata(data: bytes | None, judge: Judge, accepted: Accepted) -> Me
 def _report_damage(wanted: Wanted, damage: Damage, settings: Settings, *, on_disk: bool) -> None:
     if settings.offline and not on_disk:
         raise IntegrityError(
-            f"The cached copy of {wanted} is {damage.kind}; nothing of it was executed:\n{damage}\n"
+            f"The cached copy of {wanted} is damaged; nothing of it was executed:\n{damage}\n"
             f"{settings.offline_cause} forbids repairing it from the hub: load it once with the network on, "
             "or copy an undamaged cache here."
         )
     log.logger().warning(
-        "the cached copy of %s is %s and is fetched again from %s:\n%s",
+        "the cached copy of %s is damaged and is fetched again from %s:\n%s",
         wanted,
-        damage.kind,
         wanted.hub.url,
         damage,
     )

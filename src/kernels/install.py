@@ -55,7 +55,7 @@ def install(
         have: verified bytes of files that were fetched already, by path.
 
     Raises:
-        CacheError: the cache cannot be written.
+        CacheError: the cache cannot be written, or what is installed cannot be read.
         FormatError: the listing has a path that is not allowed.
         HubUnreachableError: the hub went away.
         IntegrityError: the hub sent other bytes than it or the variant's metadata promised.
@@ -81,7 +81,7 @@ def adopt(store: Store, variant: VariantDir, state: Path) -> VariantDir:
         state: the user's state directory, for receipts.
 
     Raises:
-        CacheError: the cache cannot be written.
+        CacheError: the cache cannot be written, or what is installed cannot be read.
         IntegrityError: its files changed while they were copied.
     """
     target = store.folder("variants") / variant.digest

@@ -14,6 +14,7 @@ receipt of a cache that cannot be written is kept in the user's state directory.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -34,6 +35,9 @@ from kernels.variant_dir import VariantDir, hash_file
 
 RECEIPT_NAME = "receipt.json"
 FORMAT = 1
+
+# What stands in a place where nothing can be read is in no case a file whose bytes may be right.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 # size in bytes and time of the last change in nanoseconds, by path
 Receipt = dict[str, tuple[int, int]]
@@ -77,32 +81,54 @@ def verify_installed(place: Path, state: Path) -> VariantDir | Damage | None:
 
     Returns:
         The verified variant, what is wrong with it, or None where nothing is installed.
+
+    Raises:
+        CacheError: what is installed cannot be read now, and may be right.
     """
-    try:
-        if not place.is_dir():
-            return None
-    except OSError as err:
-        raise CacheError(place, err) from None
+    if not _is_folder(place):
+        return None
     mark_used(place)
     manifest = read_manifest(place)
     if isinstance(manifest, Damage):
         # None where it was removed while this process looked.
-        return manifest if place.is_dir() else None
+        return _require_read(place, manifest) if _is_folder(place) else None
     root = place / manifest.variant
     seen = _compare(root, manifest, _read_receipts(place, state))
     if isinstance(seen, Damage):
-        return seen
+        return _require_read(place, seen)
     if seen is not None:
         _keep_receipt(place, state, seen)
     try:
-        metadata = parse_metadata((root / FILE_NAME).read_bytes())
-    except (OSError, FormatError) as err:
+        metadata = parse_metadata(read_plain(root / FILE_NAME))
+    except OSError as err:
+        return _require_read(place, _unread_damage(root, FILE_NAME, err))
+    except FormatError as err:
         return Damage(root, (f"{FILE_NAME}: {err}",))
     return VariantDir(
         path=root,
         metadata=metadata,
         digest=place.name,
         sha256={path: sha256 for path, (_, sha256) in manifest.files.items()},
+    )
+
+
+def _is_folder(place: Path) -> bool:
+    try:
+        return stat.S_ISDIR(place.stat().st_mode)
+    except OSError as err:
+        if err.errno in _ABSENT:
+            return False
+        raise CacheError(place, err) from None
+
+
+def _require_read(place: Path, damage: Damage) -> Damage:
+    if not damage.unread:
+        return damage
+    raise CacheError(
+        damage.path,
+        OSError("what is installed there cannot be read, and may be right"),
+        advice=f"Found:\n{damage}\nLet this user read it, or set KERNELS_CACHE to another directory. "
+        f"Where the disk is at fault, move {place} away: it is fetched again.",
     )
 
 
@@ -135,8 +161,7 @@ def read_manifest(place: Path) -> Manifest | Damage:
         return mismatch
     except OSError as err:
         # What stands there and is no file is damage; a file that is refused may be right.
-        fault = f"{MANIFEST_NAME}: {_unread(err)}"
-        return Damage(place, (fault,), unread=True) if _may_be_file(path) else mismatch
+        return _unread_damage(place, MANIFEST_NAME, err) if _may_be_file(path) else mismatch
     try:
         document = json.loads(data)
         files = {str(p): (int(size), str(sha)) for p, size, sha in document["files"]}
@@ -152,14 +177,14 @@ def read_manifest(place: Path) -> Manifest | Damage:
 def _may_be_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
+    except OSError as err:
+        return err.errno not in _ABSENT
 
 
-def _unread(err: OSError) -> str:
-    return f"cannot be read: {err.strerror or err}"
+def _unread_damage(place: Path, path: str, err: OSError) -> Damage:
+    if err.errno in _ABSENT:
+        return Damage(place, (f"{path}: {Violation.MISSING}",))
+    return Damage(place, (f"{path}: cannot be read: {err.strerror or err}",), unread=True)
 
 
 def format_manifest(manifest: Manifest) -> bytes:
@@ -195,10 +220,8 @@ def _compare(root: Path, manifest: Manifest, receipts: list[Receipt]) -> Damage 
     """Return what is wrong, or the new receipt where a file had to be hashed again."""
     try:
         found = dict(scan(root))
-    except FileNotFoundError as err:
-        return Damage(root, (f"{err.strerror or err}",))
     except OSError as err:
-        return Damage(root, (_unread(err),), unread=True)
+        return _unread_damage(root.parent, root.name, err)
     faults = [f"{path}: {Violation.MISSING}" for path in manifest.files if path not in found]
     unread: list[str] = []
     seen: Receipt = {}
@@ -216,7 +239,8 @@ def _compare(root: Path, manifest: Manifest, receipts: list[Receipt]) -> Damage 
                 if hash_file(root / path) != expected[1]:
                     faults.append(f"{path}: {Violation.MISMATCH}")
             except OSError as err:
-                unread.append(f"{path}: {_unread(err)}")
+                fault = _unread_damage(root, path, err)
+                (unread if fault.unread else faults).extend(fault.faults)
         seen[path] = entry
     if faults or unread:
         return Damage(root, (*faults, *unread), unread=not faults)

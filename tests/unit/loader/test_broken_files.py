@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -153,6 +154,56 @@ def test_an_unreadable_cache(publisher, cache):
             kernels.get_kernel("acme/toy")
     finally:
         (cache / "variants").chmod(0o755)
+
+
+@pytest.mark.parametrize("offline", [False, True], ids=["online", "offline"])
+@pytest.mark.parametrize("refused", ["variant", "manifest", "source", "failing disk"])
+@pytest.mark.usefixtures("ordinary_user")
+def test_an_installed_variant_that_cannot_be_read_stays_where_it_is(
+    publisher, cache, monkeypatch, refused, offline
+):
+    publisher.publish()
+    kernels.get_kernel("acme/toy")
+    kernels.load.forget()
+    if offline:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        publisher.hub.root.rename(publisher.hub.root.with_name("away"))
+    [place] = (cache / "variants").iterdir()
+    path = {
+        "variant": place / "torch-cpu",
+        "source": place / "torch-cpu" / "__init__.py",
+    }.get(refused, place / "manifest.json")
+    mode = path.stat().st_mode
+    words = "Permission denied"
+    if refused == "failing disk":
+        words = fail_to_read(path, monkeypatch)
+    else:
+        # Another time of change than that of its receipt lets it be hashed.
+        os.utime(path)
+        path.chmod(0)
+    try:
+        with pytest.raises(CacheError) as caught:
+            kernels.install_kernel("acme/toy")
+    finally:
+        path.chmod(mode)
+    assert f"{path}: cannot be read: {words}" in str(caught.value)
+    assert f"move {place} away" in str(caught.value)
+    assert list((cache / "variants").iterdir()) == [place]
+    assert path.exists()
+    assert not (cache / "tmp").exists() or not list((cache / "tmp").iterdir())
+
+
+def fail_to_read(path, monkeypatch):
+    """Let the disk have an error where a file is; return the system's words for it."""
+    truly, words = os.open, os.strerror(errno.EIO)
+
+    def read(name, *args, **more):
+        if str(name) == str(path):
+            raise OSError(errno.EIO, words, str(name))
+        return truly(name, *args, **more)
+
+    monkeypatch.setattr(os, "open", read)
+    return words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ times for 8 batch sizes. Autograd records throughout, as in any model that is ca
 torch.no_grad(). The kernel comes from KERNELS_HUB, or from a build on disk:
 
     kernel-builder build kernels-community/triton-layer-norm
-    LOCAL_KERNELS=kernels-community/triton-layer-norm=kernels-community/triton-layer-norm ...
+    export LOCAL_KERNELS=kernels-community/triton-layer-norm=kernels-community/triton-layer-norm
+
+On a CPU that kernel is plain torch, as the model's own norm is: there the table says that it runs, and no more.
 """
 
 import argparse
@@ -126,6 +128,8 @@ def main():
         x = torch.randn(count, options.hidden, device=device, dtype=dtype)
         own, fast = compare(baseline, kernel, x, options.calls, synchronize)
         print(f"{count:>6} | {own * 1e3:>11.4f} | {fast * 1e3:>9.4f} | {own / fast:.2f}x")
+    if not on_gpu:
+        print("\nOn a CPU both are plain torch: these times say that it runs, and no more.")
     print(f"\n{report(kernel)}")
 
 

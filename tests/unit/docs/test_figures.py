@@ -41,6 +41,10 @@ def test_the_picture_shows_the_figures_of_the_files(picture: str) -> None:
     assert seconds_after("12 processes at once, empty cache") == pytest.approx(
         [ours["fleet_s"], peer["fleet_s"]], rel=0.06
     )
+    small = json.loads((ROOT / "docs/results/main-job.json").read_text())["load"]
+    assert seconds_after("first call, empty cache, a small kernel") == pytest.approx(
+        [small[name]["cold_ms"] / 1000 for name in ("ours", "published 0.17.2")], abs=0.5e-3
+    )
     builds = json.loads((ROOT / "docs/results/build.json").read_text())["figures"]
     assert seconds_after(
         f"activation, {len(builds['archs'])} CUDA archs, CPU time"

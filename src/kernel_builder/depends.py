@@ -225,7 +225,7 @@ def _download_wheel(origin: Origin, target: Path, settings: Settings) -> None:
         raise ArchiveError(
             f"{origin.name}: {pinned} (sha256 {origin.sha256}) cannot be fetched with pip "
             f"({explain_pip(err)}); let pip reach a package index (PIP_INDEX_URL, PIP_FIND_LINKS), "
-            f"build once where it can, or give the wheel: --source {origin.name}=FILE"
+            f"run kernel-builder fetch once where it can, or give the wheel: --source {origin.name}=FILE"
         ) from err
     (wheel,) = directory.iterdir()
     wheel.replace(target)

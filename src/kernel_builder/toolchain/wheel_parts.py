@@ -175,7 +175,7 @@ def _download(
         except CommandError as err:
             raise blame_pip(err)(
                 f"{wheel} cannot be fetched with pip ({explain_pip(err)}); let pip reach a package "
-                "index (PIP_INDEX_URL, PIP_FIND_LINKS), or build once where it can"
+                "index (PIP_INDEX_URL, PIP_FIND_LINKS), or run kernel-builder fetch once where it can"
             ) from err
     (place,) = whole.glob("*.whl")
     return place

@@ -52,7 +52,7 @@ class WheelSet:
     version: MajorMinor
     machine: str
     wheels: tuple[Wheel, ...]
-    otherwise: str = "build once where it can"
+    otherwise: str = "run kernel-builder fetch once where it can"
 
     @property
     def requirements(self) -> str:
@@ -75,7 +75,8 @@ def read_cuda_wheels() -> tuple[WheelSet, ...]:
             version=parse_major_minor(each["version"]),
             machine=each["machine"],
             wheels=tuple(Wheel(**wheel) for wheel in each["wheels"]),
-            otherwise="name an installed toolkit: --cuda-home PATH",
+            otherwise="run kernel-builder fetch once where it can, or name an installed toolkit: "
+            "--cuda-home PATH",
         )
         for each in tomllib.loads(place.read_text("utf-8"))["toolkit"]
     )

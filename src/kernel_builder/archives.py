@@ -134,7 +134,7 @@ def download(url: str, target: Path, *, name: str) -> None:
         said = str(getattr(err, "reason", None) or err)
         reason = " ".join(said.split()) or type(err).__name__
         raise ArchiveError(
-            f"{name}: {url} cannot be fetched ({reason}); build once where there is a network, or "
+            f"{name}: {url} cannot be fetched ({reason}); run kernel-builder fetch once where there is a network, or "
             f"fetch the file by other means and give it: --source {name}=FILE"
         ) from err
 

@@ -21,7 +21,7 @@ from kernel_spec.errors import ConflictError, KernelError
 from kernel_spec.names import RepoId
 from kernel_spec.refs import DEFAULT_BRANCH
 from kernel_spec.wire import TreeFile
-from kernels.hub_address import hide_credentials
+from kernels.hub_address import hide_credentials, hide_secrets
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
@@ -256,14 +256,14 @@ class HttpRemote:
                 ) from err
             raise UploadError(
                 f"{self.url}: it does not answer as a hub does "
-                f"({type(err).__name__}: {hide_credentials(str(err))}); "
+                f"({type(err).__name__}: {hide_secrets(str(err))}); "
                 "see that --hub names the root of a hub"
             ) from err
         except (OSError, RuntimeError, _transport_error()) as err:
             # The client wraps what goes wrong with a large file in a RuntimeError.
             goes_on = "; nothing more was published, so the same command goes on from there"
             raise UploadError(
-                f"{before}{self.url}: cannot be reached ({hide_credentials(str(err.__cause__ or err))})"
+                f"{before}{self.url}: cannot be reached ({hide_secrets(str(err.__cause__ or err))})"
                 + (goes_on if writes else "")
             ) from err
 
@@ -293,7 +293,7 @@ def _said(error: HfHubHTTPError) -> str:
     """Return the hub's own words where it has some, else the client's."""
     if error.server_message:
         return f"{error.server_message} ({error.response.status_code})"
-    lines = hide_credentials(str(error)).splitlines()
+    lines = hide_secrets(str(error)).splitlines()
     return " ".join(each for each in lines if each and _MORE not in each)
 
 

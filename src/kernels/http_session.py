@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from kernels.errors import SettingsError
+from kernels.hub_address import hide_secrets
 from kernels.settings import network_variables
 from kernels.waiting import Wait
 
@@ -110,19 +111,24 @@ def ask(session: Session, url: str, wait: Wait, headers: Mapping[str, str]) -> I
                 break
             if (response.url.scheme, following.url.scheme) == ("https", "http"):
                 raise ConnectionError(
-                    f"redirected from https to {following.url}, which anybody can change"
+                    f"redirected from https to {_shown(following)}, which anybody can change"
                 )
             _drop_body(response)
             response = session.send(following, stream=True, follow_redirects=False)
             answers.callback(response.close)
         else:
-            raise ConnectionError(f"more than {REDIRECTS} redirects, the last to {response.url}")
+            last = _shown(response.request)
+            raise ConnectionError(f"more than {REDIRECTS} redirects, the last to {last}")
         packed = response.headers.get("content-encoding", "").strip().lower()
         if packed not in _UNPACKED:
             raise ConnectionError(
                 f"it answers packed as {packed[:60]!r}, expected {PACKED} or as it is"
             )
         yield response
+
+
+def _shown(request: Any) -> str:
+    return hide_secrets(str(request.url))
 
 
 class _SocksHandshake:

@@ -1,4 +1,4 @@
-"""The address of a hub: its URL, whose user and password are kept apart and shown in no message."""
+"""The address of a hub, and what of a URL no message shows: users, passwords, signed queries."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ _FILE_URL = re.compile(r"file://(localhost)?/.*", re.I)
 
 # The URLs in a text, but for those of files, whose paths may have an @.
 _URL = re.compile(r"\b(?!file:)[a-z][a-z\d+.-]*://\S*", re.I)
+
+# A URL up to its query or fragment, and these but for what ends a sentence.
+_END = r"""[.,;:)]*(?:[\s'"]|$)"""
+_QUERY = re.compile(
+    rf"""\b(?!file:)([a-z][a-z\d+.-]*://[^\s?#'"]*)[?#](?!{_END})[^\s'"]*?(?={_END})""", re.I
+)
 
 
 class HubAddress(NamedTuple):
@@ -87,6 +93,14 @@ def hide_credentials(text: str) -> str:
     ``/`` or ``@`` as they are.
     """
     return _URL.sub(_hide_in_url, text)
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text without what is secret in URLs that a hub leads to.
+
+    Beside user and password that is the query: whoever has the one of a signed URL has the file.
+    """
+    return _QUERY.sub(r"\1?...", hide_credentials(text))
 
 
 def _hide_in_url(found: re.Match[str]) -> str:

@@ -34,6 +34,7 @@ from kernel_spec.wire import (
 from kernels.errors import EntryNotFoundError, HubUnreachableError, RevisionNotFoundError
 from kernels.http_session import PACKED, Session, ask, errors_of, open_session
 from kernels.hub import Origin
+from kernels.hub_address import hide_secrets
 from kernels.hub_refusal import next_pause, refused, too_slow, unreachable
 from kernels.hub_token import read_token
 from kernels.waiting import TooSlowError, Wait
@@ -96,7 +97,9 @@ class HttpHub:
         while url is not None:
             endless = len(asked) == PAGES or len(files) > LISTED_FILES or time.monotonic() > until
             if url in asked or endless:
-                raise WireError(f"{self.url}: its listing of {repo} at {commit} has no end: {url}")
+                raise WireError(
+                    f"{self.url}: its listing of {repo} at {commit} has no end: {hide_secrets(url)}"
+                )
             asked.add(url)
             try:
                 answer, url = self._get_json(url, repo, revision=commit)
@@ -219,7 +222,9 @@ class HttpHub:
         """Ask one question; return the answer and the URL of the next page, if there is one."""
         full = url if "://" in url else f"{self.url}{url}"
         if not full.startswith(f"{self.url}/"):
-            raise WireError(f"{self.url} continues its listing at another place: {full}")
+            raise WireError(
+                f"{self.url} continues its listing at another place: {hide_secrets(full)}"
+            )
         response, body = self._get(full)
         if response.status_code != 200:
             raise refused(self.url, response, repo, revision)
@@ -227,7 +232,7 @@ class HttpHub:
             answer = json.loads(body)
         except (ValueError, RecursionError) as err:
             raise WireError(
-                f"{full}: expected JSON, found {body[:80].decode(errors='replace')!r}. "
+                f"{hide_secrets(full)}: expected JSON, found {body[:80].decode(errors='replace')!r}. "
                 "Is this the URL of a hub?"
             ) from err
         following = response.links.get("next", {}).get("url")
@@ -258,7 +263,9 @@ class HttpHub:
         for chunk in self._in_time(chunks, url, wait):
             size += len(chunk)
             if size > ANSWER_BYTES:
-                raise WireError(f"{url}: the answer has more than {ANSWER_BYTES >> 20} MiB.")
+                raise WireError(
+                    f"{hide_secrets(url)}: the answer has more than {ANSWER_BYTES >> 20} MiB."
+                )
             yield chunk
 
     def _in_time(self, chunks: Iterator[bytes], url: str, wait: Wait) -> Iterator[bytes]:

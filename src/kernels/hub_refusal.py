@@ -15,6 +15,7 @@ from kernels.errors import (
     RepoNotFoundError,
     RevisionNotFoundError,
 )
+from kernels.hub_address import hide_secrets
 
 # A hub that asks for a longer one, in seconds, is not asked again.
 LONGEST_PAUSE = 10.0
@@ -33,8 +34,9 @@ def refused(
     """
     status = int(response.status_code)
     code = response.headers.get("x-error-code", "")
-    said = response.headers.get("x-error-message", "")
-    what = f"{response.request.method} {response.request.url}"
+    said = hide_secrets(response.headers.get("x-error-message", ""))
+    # After a redirect it is the URL that this led to.
+    what = f"{response.request.method} {hide_secrets(str(response.request.url))}"
     if _is_passing(status):
         wait = _seconds(response.headers.get("retry-after"))
         limit = " Try again later." if wait is None else f" Try again in {wait:.0f} s."
@@ -68,17 +70,17 @@ def too_slow(hub: str, what: str) -> HubUnreachableError:
     """Return the error of a hub that takes too long; ``what`` says over what, after the hub's URL."""
     return HubUnreachableError(
         hub,
-        f"{hub} {what}, too slowly to wait. "
+        f"{hub} {hide_secrets(what)}, too slowly to wait. "
         "Try again later, or check the network and the proxy settings.",
     )
 
 
 def unreachable(hub: str, url: str, err: Exception) -> HubUnreachableError:
     """Return the error of a hub of which the session got no answer at all."""
-    reason = str(err) or type(err).__name__
+    reason = hide_secrets(str(err)) or type(err).__name__
     return HubUnreachableError(
         hub,
-        f"{hub} cannot be reached: {reason} (asked for {url}). Check the network, the proxy "
+        f"{hub} cannot be reached: {reason} (asked for {hide_secrets(url)}). Check the network, the proxy "
         "settings and KERNELS_HUB, which may also name a folder (file:///srv/kernels). "
         "HF_HUB_OFFLINE=1 uses only what is in the cache, LOCAL_KERNELS=owner/name=path a copy "
         "on this disk.",

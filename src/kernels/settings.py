@@ -36,7 +36,14 @@ from typing import NamedTuple
 from kernel_spec.errors import FormatError
 from kernel_spec.names import parse_repo_id
 from kernels.errors import SettingsError
-from kernels.hub_address import HubAddress, hide_credentials, parse_hub, parse_hubs, show_refused
+from kernels.hub_address import (
+    HubAddress,
+    hide_credentials,
+    hide_secrets,
+    parse_hub,
+    parse_hubs,
+    show_refused,
+)
 
 PUBLIC_HUB = "https://huggingface.co"
 DEFAULT_REF_TTL = 600.0
@@ -218,7 +225,7 @@ def hide_tokens(text: str) -> str:
     for name in (*TOKEN_VARIABLES, *_IDENTITY_VARIABLES):
         if secret := os.environ.get(name, "").strip():
             text = text.replace(secret, "...")
-    return hide_credentials(text)
+    return hide_secrets(text)
 
 
 def parse_overrides(text: str) -> dict[str, Path]:

@@ -11,8 +11,10 @@ import pytest
 import kernels
 from kernel_spec.errors import IntegrityError, KernelError, WireError
 from kernel_spec.names import RepoId
+from kernel_spec.wire import TreeFile
 from kernels import hub_http
 from kernels.errors import HubAccessError, HubUnreachableError
+from kernels.hub_address import hide_secrets
 from kernels.hub_http import HttpHub
 
 REPO = RepoId("acme", "toy")
@@ -204,6 +206,81 @@ def test_a_redirect_from_https_to_plain_http_is_refused():
     with pytest.raises(HubUnreachableError, match="from https to http"):
         hub.read_refs(REPO)
     assert asked == ["https"]
+
+
+SIGNED = "http://reader:word@cdn.test/blob?X-Signature=hunter2#hunter2"
+
+
+def lead_to_cdn(status, headers=(), **body):
+    """Return what answers of a hub that sends everybody on to a signed URL, which answers so."""
+
+    def handler(request):
+        if request.url.host == "cdn.test":
+            return httpx2.Response(status, headers=dict(headers), **body)
+        return httpx2.Response(302, headers={"location": SIGNED})
+
+    return handler
+
+
+def refuse_to_connect(request):
+    if request.url.host == "cdn.test":
+        raise httpx2.ConnectError(f"cannot connect to {request.url}")
+    return httpx2.Response(302, headers={"location": SIGNED})
+
+
+def signed_pages(request):
+    if "/tree/" not in request.url.path:
+        return httpx2.Response(200, content=b"no JSON")
+    return httpx2.Response(200, headers={"link": f'<{SIGNED}>; rel="next"'}, json=[])
+
+
+def signed_pages_of_its_own(request):
+    link = '<http://hub.test/more?page=hunter2>; rel="next"'
+    return httpx2.Response(200, headers={"link": link}, json=[])
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        *map(lead_to_cdn, [401, 403, 404, 416, 429, 503]),
+        lead_to_cdn(404, {"x-error-code": "EntryNotFound"}),
+        lead_to_cdn(403, {"x-error-message": f"see {SIGNED}"}),
+        lead_to_cdn(302, {"location": SIGNED}),
+        lead_to_cdn(200, content=b"no JSON"),
+        refuse_to_connect,
+        signed_pages,
+        signed_pages_of_its_own,
+    ],
+)
+def test_no_message_shows_what_is_secret_in_the_url_of_an_answer(handler):
+    hub, messages = hub_of(handler), []
+    for ask in (
+        lambda: hub.read_tree(REPO, COMMIT),
+        lambda: list(hub.read_chunks(REPO, COMMIT, TreeFile("a", 1, "0" * 40))),
+        lambda: hub.read_organization("acme"),
+    ):
+        try:
+            ask()
+        except KernelError as err:
+            messages.append(str(err))
+    assert messages
+    assert not [each for each in messages if "hunter2" in each or "word@" in each]
+    assert any("hub.test" in each or "cdn.test/blob" in each for each in messages)
+
+
+def test_what_is_left_out_of_a_url_leaves_the_sentence_whole():
+    said = "see https://u:p@a.b/c?d=e#f, 'http://a.b/?x' (http://a.b#y), file:///a?b. Why? http://a.b/c?z."
+    shown = "see https://a.b/c?..., 'http://a.b/?...' (http://a.b?...), file:///a?b. Why? http://a.b/c?...."
+    assert hide_secrets(said) == shown
+    assert hide_secrets(shown) == shown
+
+
+def test_nor_does_that_of_a_redirect_that_gives_up_encryption():
+    client = httpx2.Client(transport=httpx2.MockTransport(lead_to_cdn(200)))
+    hub = HttpHub(url="https://hub.test", session=lambda: client, pauses=())
+    with pytest.raises(HubUnreachableError, match=r"http://cdn\.test/blob\?\.\.\.,") as caught:
+        hub.read_refs(REPO)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 502, 204])

@@ -36,7 +36,7 @@ def format_page(meta: Mapping[str, Any], rows: Sequence[Row], name: str, *, plot
         "were overwritten before each call; *warm*: they were not; both are times on the device "
         "alone. *loop*: calls without a gap, so the slower of host and device. *of ceiling*: the "
         "time that a copy (or a large matrix product) would need, measured in the same run, divided "
-        "by ours. *error*: the largest |found - exact| / (1 + |exact|).\n",
+        "by ours. *error*: the largest |found - expected| / (1 + |expected|).\n",
     ]
     if plotted:
         parts.append(

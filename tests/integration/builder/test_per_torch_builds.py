@@ -1,4 +1,4 @@
-"""Per-torch libraries, really built against pinned headers and loaded. Budget: 240 s with an empty cache."""
+"""Per-torch libraries, really built against pinned headers and loaded. Budget: 300 s with an empty cache."""
 
 import json
 import os
@@ -20,6 +20,7 @@ from kernel_builder.cli.plan import plan
 from kernel_builder.errors import CheckError, ImportCheckError
 from kernel_builder.from_source import build_fitting
 from kernel_builder.locking import lock_project
+from kernel_builder.own_headers import read_own_headers
 from kernel_builder.pipeline import build_project
 from kernel_builder.report import VariantReport, format_report
 from kernel_builder.settings import Settings
@@ -35,14 +36,55 @@ import json, sys, torch, kernels
 kernel = kernels.get_local_kernel(sys.argv[1])
 x = torch.randn(5, requires_grad=True)
 y = kernel.scale(x, 3.0)
-gradient = torch.autograd.grad(y.sum(), x)[0].tolist()
+dy = torch.ones(5, requires_grad=True)
+(dx,) = torch.autograd.grad(y, x, dy, create_graph=True)
+assert torch.autograd.grad(dx.sum(), dy)[0].tolist() == [3.0] * 5
+gradient = dx.tolist()
 print(json.dumps([kernel.has_node, torch.equal(y, x * 3), gradient]))
+"""
+
+
+USE_NODE = """
+import sys, torch, kernels
+from torch.autograd import forward_ad
+scale = kernels.get_local_kernel(sys.argv[1]).scale
+x = torch.randn(5, requires_grad=True)
+y = scale(x, 3.0)
+assert y.grad_fn.name() == "ScaleBackward"
+many = torch.autograd.grad(y, x, torch.eye(5), is_grads_batched=True)[0]
+assert torch.equal(many, 3 * torch.eye(5)), many
+y = scale(x, 3.0)
+with forward_ad.dual_level():
+    dy = forward_ad.make_dual(torch.ones(5), torch.full((5,), 2.0))
+    tangent = forward_ad.unpack_dual(torch.autograd.grad(y, x, dy)[0]).tangent
+    assert tangent.tolist() == [6.0] * 5, tangent
+    try:
+        scale(forward_ad.make_dual(x, x), 3.0)
+        raise SystemExit("a tangent was dropped")
+    except NotImplementedError as err:
+        assert "forward-mode" in str(err)
+with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+    for factor in (3.0, 4.0):
+        (dx,) = torch.autograd.grad(scale(x * 1, factor).sum(), x)
+        assert dx.tolist() == [factor] * 5, dx
+y = x
+for _ in range(50_000):
+    y = scale(y, 1.0)
+del y
+print("as it is said")
 """
 
 
 def bound(project: Path, text: str = BOUND) -> Path:
     place = project / "build.toml"
     place.write_text(place.read_text().replace('stable-abi = "2.10"', text))
+    return project
+
+
+def write_out(project: Path) -> Path:
+    """Put the guide's node in the place of the kit's."""
+    listing = get_listing("docs/guide/per-torch.md", "// In the place of csrc/scale_node.cpp")
+    (project / "csrc" / "scale_node.cpp").write_text(listing)
     return project
 
 
@@ -59,11 +101,15 @@ def build_well(project: Path, settings: Settings) -> Path:
 
 
 def use(project: Path) -> list[object]:
-    command = [sys.executable, "-c", USE, str(project)]
+    found: list[object] = json.loads(run_script(USE, project))
+    return found
+
+
+def run_script(script: str, project: Path) -> str:
+    command = [sys.executable, "-c", script, str(project)]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode == 0, finished.stderr
-    found: list[object] = json.loads(finished.stdout)
-    return found
+    return finished.stdout
 
 
 def libraries(variant: Path) -> dict[str, bytes]:
@@ -97,6 +143,32 @@ def test_a_node_in_cpp_is_there_for_the_torch_that_runs(kit: Kit, settings: Sett
     variant = build_well(project, settings)
     assert list(libraries(variant)) == [TORCH_HERE, ".torch214.so"]
     assert use(project) == [True, True, [3.0] * 5]
+
+
+def test_a_node_that_is_written_out_is_one_source_for_every_torch(
+    kit: Kit, settings: Settings
+) -> None:
+    """Before and since torch 2.13, which changed who owns a node, and 2.14, which has hooks for them."""
+    project = write_out(bound(kit("scale_node"), 'stable-abi = "2.10"\nminver = "2.12"'))
+    variant = build_well(project, settings)
+    assert list(libraries(variant)) == [".torch212.so", TORCH_HERE, ".torch214.so"]
+    assert use(project) == [True, True, [3.0] * 5]
+    assert run_script(USE_NODE, project) == "as it is said\n"
+
+
+def test_another_header_of_the_builder_compiles_what_reads_it_again(
+    kit: Kit, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write_out(bound(kit("scale_node"), ONE))
+    build_well(project, settings)
+    given = read_own_headers()
+    given["autograd_node.h"] += b"// of another builder\n"
+    monkeypatch.setattr("kernel_builder.compile.read_own_headers", lambda: given)
+    # What is up to date is so for the files that the builder has, whose headers lie among them.
+    (report,) = build_project(project, settings=settings, jobs=2, force=True).variants
+    assert report.error is None, report.error
+    again = [each.source for each in report.files if not each.reused]
+    assert again == ["csrc/scale_node.cpp (torch 2.13)"]
 
 
 def test_without_one_for_this_torch_the_kernel_works_all_the_same(

@@ -23,6 +23,7 @@ def lint(text: str) -> list[tuple[str, str | None]]:
     ("text", "symbol", "fix"),
     [
         ("#include <torch/extension.h>", "torch/extension.h", "torch/csrc/stable/tensor.h"),
+        ('#include "autograd_node.h"', "autograd_node.h", "per-torch = true"),
         ("  #  include <ATen/native/cuda/Loops.cuh>", "ATen/native/cuda/Loops.cuh", "own code"),
         ("#include <c10/util/Half.h>", "c10/util/Half.h", "torch/headeronly/util"),
         ("at::Tensor f();", "at::Tensor", "torch::stable::Tensor"),

@@ -24,7 +24,8 @@ struct Scale : torch::autograd::Function<Scale> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
-    return {call_scale(gradients[0], context->saved_data["factor"].toDouble()), at::Tensor()};
+    // By itself again, so that this is recorded where somebody wants a second derivative.
+    return {Scale::apply(gradients[0], context->saved_data["factor"].toDouble()), at::Tensor()};
   }
 };
 

@@ -17,7 +17,7 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ops.scale(gradient, ctx.factor), None
+        return _Scale.apply(gradient, ctx.factor), None
 
 
 def scale(x: torch.Tensor, factor: float) -> torch.Tensor:

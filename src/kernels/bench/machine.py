@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ def describe_machine(device: Any) -> dict[str, str]:
     except ImportError:
         return found
     return found | {"triton": triton.__version__}
+
+
+def find_load() -> tuple[float, int]:
+    """Return how many programs wanted a processor in the last minute, and how many processors there are."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
 
 
 def _processor() -> str:

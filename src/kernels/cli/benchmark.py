@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernel_spec.command import say_error, say_note
+from kernel_spec.command import say_error, say_note, say_warning
 from kernel_spec.errors import KernelError
 from kernels.errors import BenchmarkError
 
@@ -99,6 +99,8 @@ def command(
     found = open_kernel(kernel, trust_remote_code=trust_remote_code)
     commit = found.commit if found.published else commit or found.commit
     meta: dict[str, Any] = {"kernel": found.name, **describe_machine(chosen)}
+    if chosen.type == "cpu":
+        meta["load"] = _look_at_load()
     rows: list[Row] = []
     labels: list[str] = []
     for label, ceiling, fresh in _measure(
@@ -214,6 +216,19 @@ def _check_places(output: Path | None, plot: Path | None) -> None:
         import matplotlib  # noqa: F401
     except ImportError as err:
         raise KernelError("--plot needs matplotlib: pip install 'kernels[bench]'") from err
+
+
+def _look_at_load() -> float:
+    """Say so where other programs take the processors that are timed: a call may then take a hundred times as long."""
+    from kernels.bench.machine import find_load
+
+    load, processors = find_load()
+    if load >= processors / 2:
+        say_warning(
+            f"this machine is busy (load {load:.1f} on {processors} processors): what is timed "
+            "on the CPU now, ours or a peer, may have waited for other programs"
+        )
+    return round(load, 1)
 
 
 def _check_ways(ways: tuple[Way, ...], device: Any, plot: Path | None) -> None:

@@ -38,6 +38,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELS_HUB", f"file://{tmp_path / 'hub'}")
     monkeypatch.setattr("kernels.bench.ceiling.HOST_COPY_BYTES", 1 << 16)
     monkeypatch.setattr("kernels.bench.timing.HOST_FLUSH_BYTES", 1 << 16)
+    monkeypatch.setattr("kernels.bench.machine.find_load", lambda: (0.0, 2))
     kernels.load.forget()
 
 

@@ -364,6 +364,20 @@ def test_a_table_fits_the_terminal(
     assert "eager" in shown.out
 
 
+@pytest.mark.parametrize("load", [0.9, 1.0])
+def test_a_busy_machine_is_warned_of(
+    project: Path,
+    load: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("kernels.bench.machine.find_load", lambda: (load, 2))
+    assert run(["benchmark", str(project), "--json", "--device", "cpu", *FAST]) == 0
+    shown = capsys.readouterr()
+    assert ("busy (load 1.0 on 2 processors)" in shown.err) is (load == 1.0)
+    assert json.loads(shown.out)["meta"]["load"] == load
+
+
 def test_ctrl_c_keeps_what_is_measured(
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
+from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,15 @@ class _Recovery:
         package, _, name = fullname.rpartition(".")
         if package != __name__:
             return None
-        variant = _find_copy(name)
+        unusable: list[str] = []
+        variant = _find_copy(name, unusable)
         if variant is None:
+            found = "".join(f"\n  {each}" for each in unusable)
             raise ModuleNotFoundError(
                 f"The kernel copy {name} is neither in the cache nor at a path of LOCAL_KERNELS. "
                 "Load the kernel in this process first, by the same call as in the process that "
-                "named it, and with the same KERNELS_CACHE.",
+                "named it, and with the same KERNELS_CACHE."
+                + (f" What is there and cannot be used, and may be it:{found}" if found else ""),
                 name=fullname,
             )
         from kernels import importer
@@ -49,43 +53,57 @@ class _Recovery:
         return importer.spec_of(fullname)
 
 
-def _find_copy(name: str) -> VariantDir | None:
+def _find_copy(name: str, unusable: list[str]) -> VariantDir | None:
+    """Return the copy, or None; what could not be looked into is added to the list."""
     from kernels.importer import package_name
     from kernels.settings import read_settings
 
     settings = read_settings()
-    for variant in (*_cached(name, settings), *_overriding(settings)):
+    for variant in chain(_cached(name, settings, unusable), _overriding(settings, unusable)):
         if package_name(variant) == f"{__name__}.{name}":
             return variant
     return None
 
 
-def _cached(name: str, settings: Settings) -> Iterator[VariantDir]:
+def _cached(name: str, settings: Settings, unusable: list[str]) -> Iterator[VariantDir]:
+    from kernels.errors import CacheError
     from kernels.importer import copy_key
     from kernels.store import Store
     from kernels.variant_dir import VariantDir
     from kernels.verify import Damage, read_manifest, verify_installed
 
     folder = Store(settings.cache).folder("variants")
-    for place in folder.iterdir() if folder.is_dir() else ():
+    try:
+        places = list(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as err:
+        raise CacheError(folder, err) from None
+    for place in places:
         manifest = read_manifest(place)
         if isinstance(manifest, Damage):
+            unusable.append(str(manifest).strip())
             continue
         if not name.endswith(copy_key(place / manifest.variant, place.name)):
             continue
-        if isinstance(variant := verify_installed(place, settings.state), VariantDir):
-            yield variant
+        match verify_installed(place, settings.state):
+            case VariantDir() as variant:
+                yield variant
+            case Damage() as damage:
+                unusable.append(str(damage).strip())
+            case None:
+                continue
 
 
-def _overriding(settings: Settings) -> Iterator[VariantDir]:
+def _overriding(settings: Settings, unusable: list[str]) -> Iterator[VariantDir]:
     from kernel_spec.errors import KernelError
     from kernels.local import choose_local
 
     for path in settings.overrides.values():
         try:
             yield choose_local(path, backend=None)
-        except KernelError:
-            continue
+        except KernelError as err:
+            unusable.append(str(err))
 
 
 if not any(type(finder).__name__ == "_Recovery" for finder in sys.meta_path):

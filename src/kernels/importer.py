@@ -90,13 +90,7 @@ def load(variant: VariantDir, dependencies: Mapping[str, ModuleType] | None = No
     if name not in sys.modules:
         _refuse_conflicts(variant)
         register(variant, dependencies or {})
-    if was_cut_off(name):
-        raise KernelImportError(
-            f"The kernel {variant.metadata.name} cannot be imported in this process: it was forked while "
-            "another thread imported that kernel, which left it unfinished here. Load kernels before "
-            'forking, or start processes with the method "spawn" or "forkserver".',
-            variant.path,
-        )
+    _refuse_half(name, variant)
     with importing(name):
         # The parent first: a thread that finds it half made by another one would take it for no package.
         __import__(PACKAGE)
@@ -163,6 +157,21 @@ def _root_of(module: str) -> _Root | None:
     return _roots.get(".".join(module.split(".", 3)[:3]))
 
 
+def _refuse_half(name: str, variant: VariantDir) -> None:
+    """Import nothing of a kernel whose import a fork cut off: what it had begun is not to be begun twice.
+
+    Raises:
+        KernelImportError: it is one.
+    """
+    if was_cut_off(name):
+        raise KernelImportError(
+            f"The kernel {variant.metadata.name} cannot be imported in this process: it was forked while "
+            "another thread imported that kernel, which left it unfinished here. Load kernels before "
+            'forking, or start processes with the method "spawn" or "forkserver".',
+            variant.path,
+        )
+
+
 def _forget_modules(name: str) -> None:
     # Other threads import meanwhile: the names are copied in one step, and one may be gone.
     for key in list(sys.modules):
@@ -193,10 +202,17 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module below a kernel's package; None for every other name."""
+        """Find a module below a kernel's package; None for every other name.
+
+        Raises:
+            KernelImportError: a fork cut off the kernel's import.
+            ModuleNotFoundError: the kernel has no such module.
+        """
         root = _root_of(fullname)
         if root is None:
             return None
+        # Here too: what unpickles, or imports a part, does not come through load.
+        _refuse_half(root.name, root.variant)
         if fullname == root.name:
             return _root_spec(root, find_init(root.variant))
         for entry in path or ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import kernels
 from kernel_spec.metadata import KernelDependency
+from kernels.errors import CacheError
 
 
 def in_another_process(data, **environ):
@@ -65,6 +67,24 @@ def test_a_changed_copy_is_not_found_again(publisher):
     done = in_another_process(data)
     assert done.returncode == 1
     assert "evil" not in done.stdout
+    assert f"{toy.__file__}: hash-mismatch" in done.stderr
+
+
+@pytest.mark.parametrize("refused", ["variants", "variants/*/manifest.json"])
+@pytest.mark.usefixtures("ordinary_user")
+def test_what_cannot_be_looked_into_is_named(publisher, cache, refused):
+    publisher.publish("acme/toy")
+    kernels.get_kernel("acme/toy")
+    (place,) = cache.glob(refused)
+    mode = place.stat().st_mode
+    place.chmod(0)
+    try:
+        with pytest.raises((ImportError, CacheError)) as caught:
+            importlib.import_module("kernels.copies.other_0123456789ab")
+    finally:
+        place.chmod(mode)
+    assert str(place) in str(caught.value)
+    assert "Permission denied" in str(caught.value)
 
 
 @pytest.fixture

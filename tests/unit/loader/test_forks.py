@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -127,6 +128,25 @@ def test_where_the_import_waits_for_the_fork_the_child_is_told(half, gate, monke
     gate.go.set()
     assert importer.load(half).X == 1, "the parent has it"
     assert in_child(lambda: importer.load(half).X) == 1
+
+
+@pytest.mark.parametrize("what", ["unpickled", "imported", "part"])
+def test_who_does_not_load_it_is_told_the_same(half, monkeypatch, what):
+    """Begun a second time, a kernel would register its ops a second time, which ends the process."""
+    monkeypatch.setattr(forking, "PATIENCE", 0.05)
+    name = importer.package_name(half)
+    begin = {
+        "unpickled": lambda: pickle.loads(f"c{name}\nX\n.".encode()),
+        "imported": lambda: importlib.import_module(name),
+        "part": lambda: importlib.import_module(f"{name}.part"),
+    }[what]
+
+    def told():
+        with pytest.raises(KernelImportError, match="Load kernels before forking"):
+            begin()
+        return 1 + (name in sys.modules)
+
+    assert in_child(told) == 1
 
 
 def test_an_import_that_forks_waits_for_nobody(make_variant, tmp_path):

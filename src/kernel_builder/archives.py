@@ -134,8 +134,8 @@ def download(url: str, target: Path, *, name: str) -> None:
         said = str(getattr(err, "reason", None) or err)
         reason = " ".join(said.split()) or type(err).__name__
         raise ArchiveError(
-            f"{name}: {url} cannot be fetched ({reason}); run kernel-builder fetch once where there is a network, or "
-            f"fetch the file by other means and give it: --source {name}=FILE"
+            f"{name}: {url} cannot be fetched ({reason}); run kernel-builder fetch once where there "
+            f"is a network, or fetch the file by other means and give it: --source {name}=FILE"
         ) from err
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from kernel_builder.errors import CommandError, ToolchainError, ToolchainUnavailableError
 from kernel_builder.process import run
 from kernel_builder.toolchain.packed import Part
+from kernel_builder.toolchain.pip_network import open_like_pip
 from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
 from kernel_builder.toolchain.wheels import blame_pip, explain_pip
 
@@ -27,7 +28,6 @@ _CHUNK = 1 << 18
 _PARTIAL = 206
 # What pip says with -vv of a wheel that it could take.
 _FOUND = re.compile(r"\s*Found link (\S+?)[,\s]")
-_CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,11 @@ def fetch_spans(
             return _read_file(wheel, Path(unquote(url.path)))
         if "@" in url.netloc:
             raise _NoRangesError("its package index wants a login")
-        return _read_ranges(wheel, url.geturl(), _open(variables), on_fetch)
+        try:
+            opener = open_like_pip(variables)
+        except ValueError as err:
+            raise _NoRangesError(str(err)) from err
+        return _read_ranges(wheel, url.geturl(), opener, on_fetch)
     except _NoRangesError as err:
         if on_fetch is not None:
             on_fetch(f"{wheel} is fetched whole: {err}", 0, 0)
@@ -179,34 +183,6 @@ def _download(
             ) from err
     (place,) = whole.glob("*.whl")
     return place
-
-
-def _open(variables: Mapping[str, str]) -> OpenerDirector:
-    """Open HTTP as pip would: with its proxies and its certificates; urllib minds no_proxy."""
-    import ssl
-    from urllib.request import HTTPSHandler, ProxyHandler, build_opener
-
-    proxies = choose_proxies(variables)
-    if odd := [text for text in proxies.values() if not text.startswith(("http:", "https:"))]:
-        raise _NoRangesError(f"its proxy is of another kind than HTTP ({odd[0].partition(':')[0]})")
-    named = next((variables[name] for name in _CERTIFICATES if variables.get(name)), None)
-    try:
-        context = ssl.create_default_context(cafile=named)
-    except OSError as err:
-        raise _NoRangesError(f"certificates {named}: {err}") from err
-    return build_opener(ProxyHandler(proxies), HTTPSHandler(context=context))
-
-
-def choose_proxies(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the URL of the proxy for each scheme, as pip chooses it from the environment."""
-    lower = {name.lower(): text for name, text in variables.items() if text}
-    found = {}
-    for scheme in ("http", "https"):
-        names = (name for name in ("pip_proxy", f"{scheme}_proxy", "all_proxy") if name in lower)
-        if (name := next(names, None)) is not None:
-            text = lower[name]
-            found[scheme] = text if "://" in text else f"http://{text}"
-    return found
 
 
 def _read_ranges(

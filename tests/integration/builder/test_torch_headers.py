@@ -11,17 +11,19 @@ import platform
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import toy_torch
+from gateway import make_certificate
 
 from kernel_builder.errors import ToolchainError, ToolchainUnavailableError
 from kernel_builder.settings import Settings
@@ -36,6 +38,7 @@ from kernel_builder.toolchain.torch_releases import (
 from kernel_spec.binary import read_elf
 from kernel_spec.version import MajorMinor
 
+OF_NETWORK = re.compile(r"PIP_|\w+_proxy|SSL_CERT_|(REQUESTS|CURL)_CA_BUNDLE", re.IGNORECASE)
 _FETCH = """
 import json, os, sys
 from pathlib import Path
@@ -140,6 +143,13 @@ def toy(row: dict[str, object]) -> PinnedTorch:
 
 @pytest.fixture
 def index(wheel: Path) -> Iterator[Index]:
+    with serve(wheel) as found:
+        yield found
+
+
+@contextmanager
+def serve(wheel: Path, context: ssl.SSLContext | None = None) -> Iterator[Index]:
+    """Serve the wheel, by TLS where there is a context; as a proxy, too, for a host of any name."""
     found = Index(wheel.read_bytes())
 
     class Handler(BaseHTTPRequestHandler):
@@ -152,12 +162,17 @@ def index(wheel: Path) -> Iterator[Index]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    found.url = f"http://127.0.0.1:{server.server_address[1]}/"
-    yield found
-    found.go_on.set()
-    server.shutdown()
-    server.server_close()
+    scheme = "http" if context is None else "https"
+    found.url = f"{scheme}://127.0.0.1:{server.server_address[1]}/"
+    try:
+        yield found
+    finally:
+        found.go_on.set()
+        server.shutdown()
+        server.server_close()
 
 
 def see_that_it_is_whole(torch: TorchInstall) -> None:
@@ -254,6 +269,66 @@ def test_no_password_is_told(index: Index, toy: PinnedTorch, tmp_path: Path) -> 
     )
     see_that_it_is_whole(torch)
     assert not any("secret" in text for text in told)
+
+
+def configure(place: Path, links: str, *lines: str) -> dict[str, str]:
+    """Give pip a file of settings, and no variable that says anything of the network."""
+    conf = place / "pip.conf"
+    text = "\n".join(("[global]", "no-index = true", f"find-links = {links}", *lines, ""))
+    conf.write_text(text)
+    mute = {name: text for name, text in os.environ.items() if not OF_NETWORK.match(name)}
+    return {**mute, "PIP_CONFIG_FILE": str(conf), "PIP_NO_CACHE_DIR": "1"}
+
+
+def fetch_told(toy: PinnedTorch, store: Path, variables: dict[str, str]) -> list[str]:
+    """Fetch the toy, and return what was told of it."""
+    told: list[str] = []
+    torch = fetch_torch_headers(
+        toy, store=store, variables=variables, on_fetch=lambda what, *_: told.append(what)
+    )
+    see_that_it_is_whole(torch)
+    return told
+
+
+def test_a_proxy_that_only_a_file_of_pip_names(
+    index: Index, toy: PinnedTorch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    lines = (f"proxy = {index.url}", "trusted-host = index.invalid")
+    variables = configure(tmp_path, "http://index.invalid/", *lines)
+    told = fetch_told(toy, tmp_path / "store", variables)
+    assert not any("whole" in text for text in told), told
+    assert index.sent == sum(span.length for span in toy.spans)
+
+
+@pytest.mark.parametrize("shows_own", [False, True])
+def test_certificates_that_only_a_file_of_pip_names(
+    wheel: Path, toy: PinnedTorch, tmp_path: Path, shows_own: bool
+) -> None:
+    context = make_certificate(tmp_path)
+    lines = [f"cert = {tmp_path / 'ca.pem'}"]
+    if shows_own:
+        context.load_verify_locations(tmp_path / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        own = tmp_path / "own.pem"
+        own.write_text((tmp_path / "hub.pem").read_text() + (tmp_path / "hub.key").read_text())
+        lines.append(f"client-cert = {own}")
+    with serve(wheel, context) as index:
+        told = fetch_told(toy, tmp_path / "store", configure(tmp_path, index.url, *lines))
+        assert not any("whole" in text for text in told), told
+        assert index.sent == sum(span.length for span in toy.spans)
+
+
+def test_a_host_that_pip_is_told_to_trust_is_pips_alone(
+    wheel: Path, toy: PinnedTorch, tmp_path: Path
+) -> None:
+    """What is read here is read from a host that proves its name; pip downloads the wheel, whose hash is pinned."""
+    with serve(wheel, make_certificate(tmp_path)) as index:
+        variables = configure(tmp_path, index.url, "trusted-host = 127.0.0.1")
+        told = fetch_told(toy, tmp_path / "store", variables)
+        assert [text for text in told if "is fetched whole" in text]
+        assert index.sent == 0
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from kernel_builder.toolchain.torch_releases import (
     parse_release,
     read_torch_releases,
 )
-from kernel_builder.toolchain.wheel_parts import WheelSpans, choose_proxies
+from kernel_builder.toolchain.wheel_parts import WheelSpans
 from kernel_spec.version import MajorMinor
 
 PINNED = read_torch_releases("x86_64")
@@ -147,25 +147,6 @@ def test_what_is_not_as_pinned_is_not_kept(
     # A backend whose toolchain cannot be had is passed over; this one is not.
     assert caught.type is ToolchainError
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"HTTPS_PROXY": "http://a:1", "no_proxy": "b"}, {"https": "http://a:1"}),
-        ({"all_proxy": "a:1", "http_proxy": ""}, {"http": "http://a:1", "https": "http://a:1"}),
-        (
-            {"ALL_PROXY": "socks5://s:1", "http_proxy": "http://a:1"},
-            {"http": "http://a:1", "https": "socks5://s:1"},
-        ),
-        (
-            {"PIP_PROXY": "https://p:1", "https_proxy": "http://a:1"},
-            {"http": "https://p:1", "https": "https://p:1"},
-        ),
-    ],
-)
-def test_proxies_are_those_of_pip(variables: dict[str, str], expected: dict[str, str]) -> None:
-    assert choose_proxies(variables) == expected
 
 
 def test_who_waits_for_another_build_says_so(

@@ -21,7 +21,7 @@ from kernel_builder.package import format_ops
 from kernel_builder.per_torch import find_loadable
 from kernel_builder.per_torch_check import has_conditions, judge_parts
 from kernel_builder.plan import plan
-from kernel_builder.planned import Host, VariantBuild
+from kernel_builder.planned import Host, Selection, VariantBuild
 from kernel_builder.registrations import Registration, Registrations
 from kernel_builder.sources import SourceFile, SourceSet, listed_paths
 from kernel_spec.backend import BackendKind
@@ -150,6 +150,36 @@ def test_the_main_library_has_nothing_of_it() -> None:
     compiled, _ = plan_cuda()
     listed = {*(unit.source for unit in compiled.units), *compiled.headers}
     assert listed == {"torch-ext/binding.cpp", "csrc/norm.cu", "csrc/norm.h"}
+
+
+@pytest.mark.usefixtures("pinned")
+def test_a_plan_for_one_torch_has_its_library_alone() -> None:
+    build = parse_build(TEXT.encode())
+    for asked, expected in ((frozenset({MajorMinor(2, 12)}), ["2.12.1"]), (frozenset(), [])):
+        selection = Selection(per_torch=asked)
+        made = plan(build, sources_of(build), host=GPU_HOST, selection=selection)
+        parts = [part for each in made.variants for part in each.per_torch]
+        assert [part.torch.version for part in parts if part.torch is not None] == expected
+
+
+@pytest.mark.usefixtures("pinned")
+def test_they_see_the_headers_that_they_name_and_no_others() -> None:
+    sources = "".join(
+        f'\n[sources.{name}]\nurl = "https://h/{name}.zip"\nsha256 = "{"a" * 64}"\n'
+        'include = ["."]\nlicense = "MIT"\n'
+        for name in ("of_node", "of_main")
+    )
+    begin, node = TEXT.split("[kernel.norm_node]")
+    text = (
+        begin.replace('depends = ["torch"]', 'depends = ["torch", "of_main"]')
+        + "[kernel.norm_node]"
+        + node.replace('depends = ["torch"]', 'depends = ["torch", "of_node"]')
+        + sources
+    )
+    compiled, _ = plan_cuda(text)
+    for part in compiled.per_torch:
+        assert part.depends == ("of_node", "torch")
+        assert [source.name for source in part.sources] == ["of_node"]
 
 
 @pytest.mark.usefixtures("pinned")

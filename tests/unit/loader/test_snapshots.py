@@ -81,6 +81,30 @@ def test_a_file_that_promises_nothing_is_left_out(repo):
         kernels.get_kernel("acme/toy")
 
 
+@pytest.mark.parametrize("blob", ["blobs/{etag}.part", "elsewhere/{etag}", "blobs/{etag}/gone"])
+def test_a_link_that_promises_nothing_is_left_out(repo, blob):
+    """The name of a blob says what its bytes are: so do no other name, no other folder and no bytes."""
+    link = repo / "snapshots" / COMMIT / "build" / "torch-cpu" / "__init__.py"
+    data, etag = link.read_bytes(), link.readlink().name
+    link.resolve().unlink()
+    if not blob.endswith("gone"):
+        place = repo / blob.format(etag=etag)
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(data)
+        link.unlink()
+        link.symlink_to(f"../../../../{blob.format(etag=etag)}")
+    with pytest.raises(NotCachedError):
+        kernels.get_kernel("acme/toy")
+
+
+def test_a_folder_that_is_named_by_no_commit_is_no_snapshot(
+    repo, make_variant, make_snapshot, environment
+):
+    variant = make_variant(environment / "v2", {"__init__.py": "VALUE = 5\n"})
+    make_snapshot(repo.parent, variant, "backup")
+    assert kernels.get_kernel("acme/toy", version=1).VALUE == 4
+
+
 def test_metadata_alone_is_no_variant(repo):
     (repo / "snapshots" / COMMIT / "build" / "torch-cpu" / "__init__.py").unlink()
     assert not kernels.has_kernel("acme/toy")

@@ -39,7 +39,7 @@ TOOLS = ("cmake>=3.26", "ninja>=1.11", "pytest>=8", "setuptools>=77")
 LOADER_NEEDS = (
     "huggingface_hub>=1.10,<3",
     "packaging>=24",
-    "filelock>=3.16",
+    "filelock>=3.30",
     "click>=8.1.7",
     "pyelftools>=0.31",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -61,3 +62,38 @@ def test_an_error_of_the_body_comes_out_and_frees_it(tmp_path):
         raise OSError("mine")
     with try_hold(tmp_path / "lock") as held:
         assert held
+
+
+FORK = """
+import os, sys, threading
+from pathlib import Path
+from kernel_spec.held import try_hold
+begun = threading.Event()
+def work():
+    with try_hold(Path(sys.argv[1])):
+        begun.set()
+        threading.Event().wait()
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+if (child := os.fork()) == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(child, flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_was_forked_meanwhile_does_not_hold_it(tmp_path):
+    """Such as a worker that outlives a trainer: others would wait for it as for who installs."""
+    place = tmp_path / "lock"
+    words = [sys.executable, "-c", FORK, str(place)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        child = int(process.stdout.readline())
+        with try_hold(place) as held:
+            assert not held
+        process.kill()
+        process.wait()
+        os.kill(child, 0)
+        with try_hold(place) as held:
+            assert held

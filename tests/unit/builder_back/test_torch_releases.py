@@ -51,6 +51,12 @@ def pinned(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> PinnedTorch
     return parse_release(toy_torch.describe(wheel, scratch))
 
 
+@pytest.fixture(autouse=True)
+def disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for what else is written to the disk of this machine."""
+    monkeypatch.setattr(kept, "find_syncfs", lambda: lambda _: 0)
+
+
 @pytest.fixture
 def given(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Give the parts of the toy in the place of pip and a package index; keep what was asked for."""

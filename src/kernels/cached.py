@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_spec.document import UNREADABLE, read_plain
+from kernel_spec.document import UNREADABLE, open_plain, read_plain
 from kernel_spec.metadata import FILE_NAME
 from kernel_spec.names import RepoId
 from kernel_spec.whole_file import is_temporary
@@ -106,6 +106,32 @@ def require_readable(store: Store) -> None:
                 "KERNELS_CACHE to another directory."
             )
             raise CacheError(path, err, advice=advice) from err
+
+
+def require_documents(store: Store) -> None:
+    """See that what says which variants and documents belong together can be read.
+
+    Raises:
+        CacheError: it cannot; then nobody knows what is still referred to.
+    """
+    for root in map(store.folder, (*TREE_FOLDERS, "refs", "index", "built")):
+        for folder, _, names in os.walk(root, onerror=_refuse_unread):
+            for path in (Path(folder, name) for name in names):
+                try:
+                    if path.is_file():
+                        open_plain(path).close()
+                except OSError as err:
+                    _refuse_unread(err)
+
+
+def _refuse_unread(err: OSError) -> None:
+    if isinstance(err, FileNotFoundError):
+        return  # it is not there yet, or another process has removed it
+    advice = (
+        "It says what belongs together, so nothing is removed. Let this user read it, or run this as "
+        "the user whose it is."
+    )
+    raise CacheError(Path(err.filename), err, advice=advice) from err
 
 
 def list_variants(store: Store, commits: Collection[CachedCommit]) -> list[CachedVariant]:

@@ -19,6 +19,7 @@ from kernels.cached import (
     list_documents,
     list_leftovers,
     list_variants,
+    require_documents,
 )
 from kernels.in_use import claim
 from kernels.install import sweep_leftover, take_away
@@ -92,7 +93,13 @@ class Outcome(NamedTuple):
 
 
 def make_plan(store: Store, wish: Wish) -> Plan:
-    """Look at the cache and say what is to go; changes nothing."""
+    """Look at the cache and say what is to go; changes nothing.
+
+    Raises:
+        CacheError: what says which variants are referred to, or locked, cannot be read.
+    """
+    if wish.unreferenced or wish.locks:
+        require_documents(store)
     commits = list_commits(store)
     variants = list_variants(store, commits)
     used = frozenset(variant.digest for variant in variants if _is_used(variant.place))

@@ -39,27 +39,35 @@ def read_variant(path: Path) -> VariantDir:
     Raises:
         IntegrityError: files are not those that the metadata's digest promises.
         MetadataError: the metadata cannot be used.
-        NotAKernelError: no ``metadata.json``.
+        NotAKernelError: no ``metadata.json``, or files that cannot be read.
     """
     try:
         data = read_plain(path / FILE_NAME)
     except (FileNotFoundError, NotADirectoryError) as err:
         raise NotAKernelError(path, f"{path} is no build variant: it has no {FILE_NAME}.") from err
     except OSError as err:
-        raise NotAKernelError(
-            path, f"{path / FILE_NAME} cannot be read: {err.strerror or err}."
-        ) from err
+        raise _unread(path, path / FILE_NAME, err) from err
     metadata = parse_metadata(data)
     sha256 = {FILE_NAME: hashlib.sha256(data).hexdigest()}
     sizes = {FILE_NAME: len(data)}
     signature = path / SIGNATURE_NAME
     signed = [(SIGNATURE_NAME, signature)] if signature.is_file() else []
-    for name, file in [*iter_files(path), *signed]:
-        sizes[name] = file.stat().st_size
-        sha256[name] = hash_file(file)
+    file = path
+    try:
+        for name, file in [*iter_files(path), *signed]:
+            sizes[name] = file.stat().st_size
+            sha256[name] = hash_file(file)
+    except OSError as err:
+        raise _unread(path, Path(err.filename or file), err) from err
     verify_own_digest(path, metadata, sha256)
     digest = variant_digest((name, sizes[name], sha256[name]) for name in sorted(sha256))
     return VariantDir(path=path, metadata=metadata, digest=digest, sha256=sha256)
+
+
+def _unread(path: Path, file: Path, err: OSError) -> NotAKernelError:
+    return NotAKernelError(
+        path, f"{file} cannot be read: {err.strerror or err}. Let this user read it."
+    )
 
 
 def verify_own_digest(path: Path, metadata: Metadata, sha256: Mapping[str, str]) -> None:

@@ -171,3 +171,18 @@ def test_a_kernel_of_uncommitted_sources_is_told_of_once(make_variant, tmp_path,
         kernels.get_local_kernel(path)
     assert [line for line in warnings_of() if "not committed" in line] == warnings_of()
     assert len(warnings_of()) == 1
+
+
+@pytest.mark.parametrize("file", ["__init__.py", "metadata.json", "."])
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_file_that_cannot_be_read_is_named(project, file):
+    path = project / "build" / "torch-cpu" / file
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        with pytest.raises(NotAKernelError, match="cannot be read: Permission denied") as caught:
+            kernels.get_local_kernel(project)
+    finally:
+        path.chmod(mode)
+    assert str(path) in str(caught.value)
+    assert kernels.get_local_kernel(project).VALUE == 1

@@ -173,6 +173,28 @@ def test_what_cannot_be_read_is_not_said_to_be_fetched_again(unreadable, cache, 
     assert "fetches them again" not in said.err
 
 
+@pytest.mark.parametrize(
+    "refused", ["trees/*/acme/toy/*.json", "refs/*/acme/toy.json", "trees/*/acme"]
+)
+@pytest.mark.usefixtures("ordinary_user")
+def test_where_what_is_referred_to_cannot_be_told_nothing_goes(toys, cache, capsys, refused):
+    """Else a variant that a branch names would go, since its listing counted as naming none."""
+    path = sorted(cache.glob(refused))[0]
+    mode = path.stat().st_mode
+    path.chmod(0)
+    before = places(cache)
+    try:
+        code, _, err = prune(capsys, "--unreferenced", "--yes")
+        assert code == 1
+        assert f"{path}: Permission denied" in err
+        assert "nothing is removed" in err
+        assert places(cache) == before
+        assert prune(capsys, "--unused-for", "30d")[0] == 0
+    finally:
+        path.chmod(mode)
+    assert prune(capsys, "--unreferenced", "--yes")[0] == 0
+
+
 def test_a_load_counts_as_use(toys, cache, capsys):
     make_old(cache)
     [receipt] = [

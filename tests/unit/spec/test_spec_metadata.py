@@ -152,6 +152,17 @@ def test_the_writer_makes_what_the_published_client_requires():
         ({"source": "https://example.org/\nx"}, "bad-url", "source"),
         ({"kernels-ext": []}, "wrong-type", "kernels-ext"),
         ({"digest": {"algorithm": "sha256", "files": {"a": 1}}}, "wrong-type", "digest.files"),
+        ({"provenance": {}}, "missing-key", "provenance.kernel-builder"),
+        (
+            {"provenance": {"kernel-builder": {}}},
+            "missing-key",
+            "provenance.kernel-builder.version",
+        ),
+        (
+            {"provenance": {"kernel-builder": {"version": "1"}, "kernel": {"dirty": False}}},
+            "missing-key",
+            "provenance.kernel.commit",
+        ),
         (
             {"provenance": {"kernel-builder": {"version": "1", "commit": "0" * 40}}},
             "missing-key",

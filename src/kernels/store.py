@@ -14,8 +14,8 @@
         locks/  tmp/                              for installs
 
 ``<hub>`` is the hash of the hub's URL: what one hub says of a name is no word on another hub's.
-Every document appears whole, by rename; one that cannot be read counts as absent, and one that
-cannot be written is done without, so a read-only cache works. None is waited for to be on the disk:
+Every document appears whole, by rename; one that cannot be read counts as absent, which is said once
+where it is there, and one that cannot be written is done without, so a read-only cache works. None is waited for to be on the disk:
 what a loss of power spoils cannot be read, or is not what it must hash to, and is asked for again.
 """
 
@@ -32,6 +32,7 @@ from kernel_spec import whole_file
 from kernel_spec.document import UNREADABLE, read_plain
 from kernel_spec.names import SHA256, RepoId
 from kernel_spec.wire import Ref, Refs, TreeFile
+from kernels import log
 
 FOLDER = "store-v1"
 DOCUMENT_FOLDERS = ("refs", "trees", "sources", "built", "metadata", "status", "index")
@@ -77,7 +78,7 @@ def read_record(store: Store, hub_url: str, repo: RepoId) -> Record | None:
 def read_record_file(path: Path) -> Record | None:
     """Return what one of the documents below ``refs/`` says, or None."""
     try:
-        document = json.loads(read_plain(path))
+        document = json.loads(_read_document(path))
         if document["format"] != _RECORD_FORMAT:
             return None
         refs = document["refs"]
@@ -95,6 +96,23 @@ def read_record_file(path: Path) -> Record | None:
         )
     except UNREADABLE:
         return None
+
+
+def _read_document(path: Path) -> bytes:
+    """Read a document; say so where it is there and the system or its owner forbids that.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        return read_plain(path)
+    except OSError as err:
+        absent = isinstance(err, FileNotFoundError | NotADirectoryError)
+        if not absent and log.is_new("unread", str(path)):
+            log.logger().warning(
+                "%s cannot be read and counts as absent: %s", path, err.strerror or err
+            )
+        raise
 
 
 def write_record(store: Store, hub_url: str, repo: RepoId, record: Record) -> None:
@@ -124,7 +142,7 @@ def read_tree(store: Store, hub_url: str, repo: RepoId, commit: str) -> tuple[Tr
 def read_tree_file(path: Path) -> tuple[TreeFile, ...] | None:
     """Return the files that one of the documents below ``trees/`` lists, or None."""
     try:
-        document = json.loads(read_plain(path))
+        document = json.loads(_read_document(path))
         if document["format"] != _TREE_FORMAT:
             return None
         return tuple(
@@ -184,7 +202,7 @@ def write_built(store: Store, key: str, digest: str) -> None:
 def read_kept(store: Store, folder: str, name: str) -> bytes | None:
     """Return the bytes of a document that is kept under one name in a folder, unverified, or None."""
     try:
-        return read_plain(store.folder(folder) / name)
+        return _read_document(store.folder(folder) / name)
     except UNREADABLE:
         return None
 

@@ -17,6 +17,7 @@ from kernels.errors import (
     HubUnreachableError,
     KernelImportError,
     NotAKernelError,
+    NotCachedError,
     RepoNotFoundError,
     SettingsError,
 )
@@ -204,6 +205,28 @@ def fail_to_read(path, monkeypatch):
 
     monkeypatch.setattr(os, "open", read)
     return words
+
+
+@pytest.mark.parametrize("document", ["refs/*/acme/toy.json", "trees/*/acme/toy/*.json"])
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_document_of_the_cache_that_cannot_be_read_is_said_to_be_so(
+    publisher, cache, monkeypatch, warnings_of, document
+):
+    """Offline "it is not in the cache" alone would send people to fetch what they have."""
+    publisher.publish()
+    kernels.get_kernel("acme/toy")
+    kernels.load.forget()
+    publisher.hub.root.rename(publisher.hub.root.with_name("away"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (path,) = cache.glob(document)
+    path.chmod(0)
+    for _ in range(2):
+        with pytest.raises(NotCachedError):
+            kernels.get_kernel("acme/toy")
+    [said] = warnings_of()
+    assert said == f"{path} cannot be read and counts as absent: Permission denied"
+    path.chmod(0o644)
+    assert kernels.get_kernel("acme/toy").VALUE == 1
 
 
 @pytest.mark.parametrize(

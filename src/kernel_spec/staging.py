@@ -182,7 +182,7 @@ def _keep(place: Path, file: TreeFile, earlier: Path) -> None:
     try:
         status = earlier.lstat()
         fine = stat.S_ISREG(status.st_mode) and status.st_size == file.size
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         fine = False
     if not fine:
         raise IntegrityError(f"{earlier}: not as its commit says; publish that file again")

@@ -101,6 +101,21 @@ def test_what_is_damaged_cannot_stay(hub, source, first, damage):
     assert read_refs(hub, REPO).branches[0].commit == first
 
 
+@pytest.mark.usefixtures("ordinary_user")
+def test_what_cannot_be_looked_at_is_not_called_damaged(hub, source, first):
+    folder = file_path(hub, REPO, first, "a").parent
+    mode = folder.stat().st_mode
+    folder.chmod(0)
+    try:
+        with pytest.raises(PermissionError, match=str(folder)):
+            publish(
+                hub, REPO, {**entries(hub, first), "c": source(b"c")}, branch="v1", parent=first
+            )
+    finally:
+        folder.chmod(mode)
+    assert read_refs(hub, REPO).branches[0].commit == first
+
+
 def test_the_same_commit_again_is_the_same_commit(hub, source, first):
     files = {**entries(hub, first), "c": source(b"c")}
     second = publish(hub, REPO, files, branch="v1", parent=first)

@@ -116,6 +116,23 @@ def test_a_fork_waits_for_an_import_and_the_child_has_it_whole(half, gate):
     assert time.monotonic() - begun > 0.09
 
 
+def test_what_a_kernel_imports_does_not_wait_for_the_fork_that_waits_for_it(
+    gate, make_variant, tmp_path
+):
+    inner = read_variant(make_variant(tmp_path / "inner" / "torch-cpu", FILES))
+    gate.load = lambda: importer.load(inner).X
+    code = GATED.replace("X = 1", "X = gate.load()")
+    outer = read_variant(make_variant(tmp_path / "torch-cpu", {"__init__.py": code}))
+    thread = threading.Thread(target=importer.load, args=(outer,))
+    thread.start()
+    assert gate.begun.wait(5)
+    threading.Timer(0.1, gate.go.set).start()
+    begun = time.monotonic()
+    assert in_child(lambda: sys.modules[importer.package_name(outer)].X) == 1
+    assert time.monotonic() - begun < forking.PATIENCE / 2
+    thread.join()
+
+
 def test_where_the_import_waits_for_the_fork_the_child_is_told(half, gate, monkeypatch):
     monkeypatch.setattr(forking, "PATIENCE", 0.05)
 

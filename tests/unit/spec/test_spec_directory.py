@@ -156,12 +156,19 @@ def test_a_moved_branch_is_a_conflict_and_changes_nothing(hub, write):
     first = publish(hub, write(FILES))
     second = publish(hub, write({"a": "2"}), parent=first)
     before = every_path(hub.root)
-    for parent in (first, None):
-        with pytest.raises(ConflictError, match=f"branch v1 is at {second}"):
+    for parent, expected in ((first, f"at {first}"), (None, "not to exist")):
+        said = f"branch v1 is at {second}, expected {expected};"
+        with pytest.raises(ConflictError, match=said):
             publish(hub, write({"a": "3"}), parent=parent)
     with pytest.raises(ConflictError, match="branch v2 does not exist"):
         publish(hub, write({"a": "3"}), branch="v2", parent=first)
     assert every_path(hub.root) == before
+
+
+def test_a_folder_named_build_makes_no_published_repository_an_unversioned_one(hub, write):
+    first = publish(hub, write(FILES))
+    (directory.repository_path(hub, REPO) / "build").mkdir()
+    assert content(hub, publish(hub, write({"a": "2"}), parent=first)) == {"a": "2"}
 
 
 def test_a_tag_elsewhere_is_a_conflict_and_changes_nothing(hub, write):

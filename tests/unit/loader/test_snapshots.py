@@ -9,7 +9,7 @@ import pytest
 import kernels
 from kernel_spec.errors import IntegrityError
 from kernels import trust
-from kernels.errors import NotCachedError, TrustError
+from kernels.errors import CacheError, NotCachedError, TrustError
 
 COMMIT = "c0ffee" + "0" * 34
 OTHER = "f00d" + "0" * 36
@@ -92,6 +92,13 @@ def test_a_link_that_promises_nothing_is_left_out(repo, blob):
     link.unlink()
     link.symlink_to(f"../../../../{blob.format(etag=etag)}")
     with pytest.raises(NotCachedError):
+        kernels.get_kernel("acme/toy")
+
+
+def test_a_blob_that_may_not_be_read_says_what_to_do(repo, ordinary_user):
+    place = repo / "snapshots" / COMMIT / "build" / "torch-cpu" / "data.bin"
+    place.resolve().chmod(0)
+    with pytest.raises(CacheError, match=r"data\.bin.*Let this user read it"):
         kernels.get_kernel("acme/toy")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 
 import httpx2
 import pytest
@@ -273,6 +274,19 @@ def test_what_is_left_out_of_a_url_leaves_the_sentence_whole():
     shown = "see https://a.b/c?..., 'http://a.b/?...' (http://a.b?...), file:///a?b. Why? http://a.b/c?...."
     assert hide_secrets(said) == shown
     assert hide_secrets(shown) == shown
+
+
+def test_a_quote_in_a_url_ends_no_secret():
+    said = "GET 'https://a.b/it's?f=UTF-8''x&sig=hunter2' failed"
+    assert hide_secrets(said) == "GET 'https://a.b/it's?...' failed"
+
+
+@pytest.mark.parametrize("long", ["." * 100_000 + "x", "a." * 50_000, "http://" * 15_000 + "?x"])
+def test_a_long_text_of_a_hub_is_shown_at_once(long):
+    began = time.process_time()
+    hide_secrets(f"http://a.b/?{long}")
+    hide_secrets(long)
+    assert time.process_time() - began < 2
 
 
 def test_nor_does_that_of_a_redirect_that_gives_up_encryption():

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 
 from . import reference
 
@@ -23,8 +24,8 @@ forward_mode: Any = (
     forward_ad if hasattr(forward_ad, "_current_level") else SimpleNamespace(_current_level=-1)
 )
 _is_grad_enabled = torch.is_grad_enabled
-# Whether vmap holds many gradients in one tensor, and whether torch.autograd.grad(is_grads_batched=True) does.
-_is_batched = torch._C._functorch.is_batchedtensor
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+# Whether torch.autograd.grad(is_grads_batched=True) holds many gradients in one tensor; Dynamo cannot trace the question.
 _is_batched_by_grad = torch._C._functorch.is_legacy_batchedtensor
 
 
@@ -46,13 +47,11 @@ def needs_steps(dy: torch.Tensor, dsum: torch.Tensor | None = None) -> bool:
     It is recorded in its turn, or they are more than their values: many in one tensor, or with a tangent of
     forward mode. torch knows what each of its ops makes of that; ours would fail, or drop the tangent.
     """
-    return (
-        _is_grad_enabled()
-        or forward_mode._current_level >= 0
-        or _is_batched_by_grad(dy)
-        or _is_batched(dy)
-        or (dsum is not None and (_is_batched_by_grad(dsum) or _is_batched(dsum)))
-    )
+    if _is_grad_enabled() or forward_mode._current_level >= 0 or _functorch_level() is not None:
+        return True
+    if is_dynamo_compiling():
+        return False
+    return _is_batched_by_grad(dy) or (dsum is not None and _is_batched_by_grad(dsum))
 
 
 def differentiate_in_steps(

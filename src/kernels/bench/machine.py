@@ -39,7 +39,11 @@ def describe_machine(device: Any) -> dict[str, str]:
 
 def find_load() -> tuple[float, int]:
     """Return how many programs wanted a processor in the last minute, and how many processors there are."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    try:
+        load = os.getloadavg()[0]
+    except (AttributeError, OSError):  # not on every system, nor in every sandbox
+        load = 0.0
+    return load, os.cpu_count() or 1
 
 
 def _processor() -> str:

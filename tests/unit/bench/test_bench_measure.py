@@ -49,10 +49,21 @@ def measure(*cases: Case, **given):
         ([1 + 1j], [1 - 1j], 2 / (1 + 2**0.5)),  # the imaginary part counts
         ([2**53 + 1], [2**53], 1 / (1 + 2.0**53)),  # float64 has no such number
         ([True, False], [1, 1], 0.5),
+        # In int64 these differences begin anew below zero.
+        ([2**63 - 1], [-1], 2.0**62),
+        ([5], [-(2**63)], 1.0),
+        ([-(2**63)], [0], 2.0**63),
     ],
 )
 def test_the_largest_error(found: list[Any], expected: list[Any], error: float) -> None:
     assert largest_error(torch.tensor(found), torch.tensor(expected)) == pytest.approx(error, abs=0)
+
+
+def test_the_largest_number_is_not_minus_one() -> None:
+    most, least = torch.tensor([2**64 - 1], dtype=torch.uint64), torch.tensor([-1])
+    assert largest_error(most, most) == 0
+    assert largest_error(most, least) > 1
+    assert largest_error(least, most) > 0.5
 
 
 def test_what_is_not_written_is_not_right() -> None:

@@ -290,6 +290,7 @@ def test_all_that_is_wrong_with_a_case_is_told_before_it_is_timed(
         ("tolerance=1e-6", 'tolerance=float("nan"), out=[0]'),
         ("moved_bytes=8 * size", "moved_bytes=-1"),
         ("lambda: x * 2}", "x * 2}"),
+        ('references={"copy": lambda: x.clone()}', "references=[1]"),
     ):
         text = text.replace(before, after)
     script.write_text(text)
@@ -303,6 +304,7 @@ def test_all_that_is_wrong_with_a_case_is_told_before_it_is_timed(
         "moved_bytes: expected a number of zero or more, found -1",
         "out: expected a tensor or None, found list",
         "peers['eager']: expected a function without arguments, found Tensor",
+        "references: expected functions by name, found [1]",
     ):
         assert fault in said
 

@@ -94,7 +94,7 @@ def _peak(build: VariantBuild, units: list[Unit]) -> int:
 
 def _status_reader(run: Run, done: int, total: int) -> Callable[[str], None]:
     """Return what reads the lines of Ninja and tells each step."""
-    torch = f" for torch {run.build.release}" if run.build.is_part else ""
+    torch = f" for torch {run.build.release}" if run.build.is_pinned else ""
 
     def read_status(line: str) -> None:
         match = _STATUS.fullmatch(line)

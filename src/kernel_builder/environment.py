@@ -6,13 +6,15 @@ import hashlib
 import platform
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.depends import Dependency, fetch_dependency, find_origins
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.inputs import identify_cuda_headers
 from kernel_builder.known import read_known
+from kernel_builder.per_torch import describe_build
 from kernel_builder.planned import Host, VariantBuild
 from kernel_builder.policy import read_version_caps
 from kernel_builder.settings import Settings
@@ -33,9 +35,10 @@ from kernel_builder.toolchain.pip_watch import OnFetch
 from kernel_builder.toolchain.torch import TorchInstall, find_torch, get_torch
 from kernel_builder.toolchain.torch_cuda import make_cuda_headers
 from kernel_builder.toolchain.torch_headers import fetch_torch_headers
-from kernel_builder.toolchain.torch_releases import PinnedTorch, find_release
+from kernel_builder.toolchain.torch_releases import PinnedTorch, find_release, read_torch_releases
 from kernel_builder.toolchain.tvm_ffi import TvmFfiInstall, get_tvm_ffi, identify_tvm_ffi
 from kernel_spec.backend import BackendKind
+from kernel_spec.system import TorchBuild
 from kernel_spec.variant import ArchVariant
 from kernel_spec.version import MajorMinor
 
@@ -84,7 +87,7 @@ def detect_host(settings: Settings) -> Host:
     """Say what this machine offers; cheap, and no program is started.
 
     Raises:
-        SelectionError: a toolkit is asked for by a version that is not pinned.
+        SelectionError: a toolkit or a torch is asked for by a version that is not pinned.
     """
     torch = find_torch()
     missing = dict(read_known().uncompiled)
@@ -105,7 +108,43 @@ def detect_host(settings: Settings) -> Host:
         missing=missing,
         toolkits=toolkits,
         more_toolkits=more,
+        pinned_torches=_find_torches(settings, cpu),
     )
+
+
+def _find_torches(settings: Settings, cpu: str) -> tuple[TorchBuild, ...]:
+    """Return the pinned releases that are asked for.
+
+    Raises:
+        SelectionError: one that is not pinned.
+    """
+    if not settings.torch_versions:
+        return ()
+    pinned = read_torch_releases(cpu) if platform.system() == "Linux" else ()
+    known = {each.release: describe_build(each) for each in pinned}
+    unknown = sorted(set(settings.torch_versions) - set(known))
+    if unknown:
+        have = ", ".join(map(str, sorted(known)))
+        raise SelectionError(
+            f"--torch {', '.join(map(str, unknown))}: its headers are not pinned; expected one of "
+            f"{have or 'none: there are some for Linux alone'}. Without --torch, the installed torch is "
+            "built against"
+        )
+    return tuple(known[each] for each in settings.torch_versions)
+
+
+def choose_torches(releases: Iterable[MajorMinor], cpu: str) -> tuple[MajorMinor, ...]:
+    """Return the releases whose pinned headers named variants need; none: the installed torch does.
+
+    Args:
+        releases: the releases that variants of the full interface are for.
+        cpu: the processor that they are for.
+    """
+    wanted = tuple(dict.fromkeys(releases))
+    installed = find_torch()
+    if installed is not None and all(each == installed.build.release for each in wanted):
+        return ()
+    return tuple(each for each in wanted if find_release(cpu, each) is not None)
 
 
 def prepare_environment(
@@ -125,7 +164,7 @@ def prepare_environment(
     compiler = get_compiler(settings)
     torch = None
     if build.tvm_ffi is None:
-        torch = _fetch_torch(build, settings, on_fetch) if build.is_part else get_torch()
+        torch = _fetch_torch(build, settings, on_fetch) if build.is_pinned else get_torch()
         _require_torch(build, torch)
     origins = find_origins(build.depends, build.sources, settings)
     include = None if torch is None else _find_python_headers()
@@ -154,21 +193,21 @@ def prepare_environment(
     )
 
 
-def _fetch_torch(part: VariantBuild, settings: Settings, on_fetch: OnFetch | None) -> TorchInstall:
-    """Return the pinned headers of the torch that a per-torch library is for."""
+def _fetch_torch(build: VariantBuild, settings: Settings, on_fetch: OnFetch | None) -> TorchInstall:
+    """Return the pinned headers of the torch that a library is for."""
     return fetch_torch_headers(
-        find_pinned(part),
+        find_pinned(build),
         store=settings.toolchains,
         variables=settings.for_pip,
         on_fetch=on_fetch,
     )
 
 
-def find_pinned(part: VariantBuild) -> PinnedTorch:
-    """Return the pinned torch of a per-torch library."""
-    assert isinstance(part.variant, ArchVariant)
-    pinned = find_release(part.variant.cpu, part.release)
-    assert pinned is not None  # the plan has a library for pinned releases alone
+def find_pinned(build: VariantBuild) -> PinnedTorch:
+    """Return the pinned torch of a library that is built against one."""
+    assert isinstance(build.variant, ArchVariant)
+    pinned = find_release(build.variant.cpu, build.release)
+    assert pinned is not None  # the plan has such libraries for pinned releases alone
     return pinned
 
 
@@ -201,8 +240,7 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
     """
     facts = [str(stubs.GENERATOR), read_version_caps().name, sys.version]
     if build.units:
-        framework = get_torch().identity if build.tvm_ffi is None else identify_tvm_ffi()
-        facts += [get_compiler(settings).identity, framework]
+        facts += [get_compiler(settings).identity, _identify_framework(build)]
     if build.units and build.backend is BackendKind.CUDA:
         facts.append(identify_cuda(settings, build.toolkit))
         facts.append(_identify_own_headers(settings))
@@ -210,6 +248,12 @@ def identify_environment(build: VariantBuild, settings: Settings) -> str:
         facts += [repr(origin) for origin in find_origins(build.depends, build.sources, settings)]
     facts += [find_pinned(part).key for part in build.per_torch]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _identify_framework(build: VariantBuild) -> str:
+    if build.is_pinned:
+        return find_pinned(build).key
+    return get_torch().identity if build.tvm_ffi is None else identify_tvm_ffi()
 
 
 def _identify_own_headers(settings: Settings) -> str:

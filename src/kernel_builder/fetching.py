@@ -131,8 +131,9 @@ def _list_of(variant: VariantBuild, settings: Settings) -> Iterator[Wanted]:
         return
     if variant.backend is BackendKind.CUDA and settings.cuda_home is None:
         yield _want_cuda(variant, settings)
-    for part in variant.per_torch:
-        yield _want_headers(part, settings)
+    for each in (variant, *variant.per_torch):
+        if each.is_pinned:
+            yield _want_headers(each, settings)
     if variant.tvm_ffi is not None:
         yield Wanted(
             name=name_tvm_ffi(),

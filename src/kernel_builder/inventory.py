@@ -56,10 +56,11 @@ def collect_inputs(
     name = "compiler" if cpu == platform.machine() else f"compiler-{cpu}"
     found[name] = _describe_compiler(get_compiler(settings), settings)
     found["python"] = {"kind": Kind.SYSTEM.value, "version": platform.python_version()}
-    if any(variant.tvm_ffi is None for variant in compiled):
+    if any(variant.tvm_ffi is None and not variant.is_pinned for variant in compiled):
         found["torch"] = _describe_torch(settings)
-    for part in (part for variant in compiled for part in variant.per_torch):
-        pinned = find_pinned(part)
+    built = [each for variant in compiled for each in (variant, *variant.per_torch)]
+    for each in (each for each in built if each.is_pinned):
+        pinned = find_pinned(each)
         found[f"torch-{pinned.release}-{pinned.machine}"] = {
             "kind": Kind.WHEELS.value,
             "version": pinned.version,

@@ -147,7 +147,8 @@ def _collect_all(
         raise SelectionError(
             f"{project}: nothing that the lock is to be for can be built here{lines}"
         )
-    # Who names toolkits or a processor speaks of these alone; else each build may choose its own.
-    stated = bool(settings.cuda_versions) or settings.cpu is not None
-    found = collect_inputs(made.variants, settings, every_toolkit=not stated)
+    # Who names toolkits, a torch or a processor speaks of these alone; else each build may choose its own.
+    toolkits = bool(settings.cuda_versions) or settings.cpu is not None
+    stated = toolkits or bool(settings.torch_versions)
+    found = collect_inputs(made.variants, settings, every_toolkit=not toolkits)
     return found, not (made.skipped or stated or selection.names_some)

@@ -11,6 +11,7 @@ from kernel_builder.known import TorchRelease, read_known
 from kernel_builder.plan import plan
 from kernel_builder.planned import Host, Selection, VariantBuild
 from kernel_builder.sources import SourceSet
+from kernel_builder.toolchain.torch_releases import find_release
 from kernel_spec.backend import UNVERSIONED, Backend, BackendKind
 from kernel_spec.system import TorchBuild
 from kernel_spec.variant import ArchVariant, format_variant
@@ -89,6 +90,7 @@ def _plan_all(
                     missing={},
                     toolkits={} if version is None else {backend: version},
                     more_toolkits={},
+                    pinned_torches=(),
                 )
                 selection = Selection(backends=frozenset({backend}))
                 try:
@@ -128,17 +130,26 @@ def _list_needs(variant: VariantBuild, host: Host, pinned: tuple[MajorMinor, ...
         crossed = target.kind in (BackendKind.CPU, BackendKind.CUDA)
         cross = f", or a cross compiler: --cpu {cpu}" if crossed else ""
         yield f"a machine with {cpu}{cross}"
-    if variant.tvm_ffi is not None:
-        pass
-    elif host.torch is None:
-        yield "torch"
-    elif variant.stable_abi is None and variant.torch is not None:
-        wanted = variant.torch.release
-        if host.torch.release != wanted:
-            yield f"torch {wanted} in this environment, found {host.torch.version}"
-    elif variant.stable_abi is not None and host.torch.release < variant.stable_abi:
-        yield f"torch {variant.stable_abi} or newer, found {host.torch.version}"
+    if variant.tvm_ffi is None:
+        yield from _list_torch_needs(variant, variant.variant, host)
     yield from _list_toolkit_needs(target, host, pinned)
+
+
+def _list_torch_needs(variant: VariantBuild, named: ArchVariant, host: Host) -> Iterator[str]:
+    torch = host.torch
+    if variant.stable_abi is None and variant.torch is not None:
+        wanted = variant.torch.release
+        if torch is not None and torch.release == wanted:
+            return
+        if named.os == "linux" and find_release(named.cpu, wanted) is not None:
+            yield f"--torch {wanted}"
+        else:
+            found = "none" if torch is None else torch.version
+            yield f"torch {wanted} in this environment, found {found}"
+    elif torch is None:
+        yield "torch"
+    elif variant.stable_abi is not None and torch.release < variant.stable_abi:
+        yield f"torch {variant.stable_abi} or newer, found {torch.version}"
 
 
 def _list_toolkit_needs(

@@ -24,6 +24,7 @@ from kernel_builder.sandbox import OPEN, Sandbox
 from kernel_builder.settings import Settings
 from kernel_builder.toolchain.exports import read_exports
 from kernel_builder.toolchain.recorder import make_recorder
+from kernel_builder.toolchain.torch import TorchInstall, find_torch
 from kernel_builder.toolchain.torch_cuda import make_stand_ins
 from kernel_spec.binary import read_elf
 
@@ -50,8 +51,7 @@ def check_ops(
         sandbox: what keeps the kernel's code from the network and the user's files.
 
     Returns:
-        What stays unproved, a sentence each. The library was loaded and its ops were compared in
-        any case.
+        What stays unproved, a sentence each; where the library was not loaded, that.
 
     Raises:
         CheckError: with every op that is not whole, or not as the sources say.
@@ -63,10 +63,22 @@ def check_ops(
         )
     sources = read_registrations(build, environment, stage=stage, settings=settings)
     if environment.toolchain.cpu != platform.machine():
-        return _check_unloaded(build, environment, sources)
+        cpu = environment.toolchain.cpu
+        return _check_unloaded(build, sources, f"built for {cpu} and not loaded here")
+    torch = find_torch() if build.is_pinned else environment.torch
+    if build.is_pinned and not _is_of(torch, build):
+        found = "no torch" if torch is None else torch.build.version
+        return _check_unloaded(
+            build,
+            sources,
+            f"built for torch {build.release} with its pinned headers, has all its symbols there, and "
+            f"was neither loaded nor imported, since {found} is installed here",
+        )
     library = made / build.library
     with tempfile.TemporaryDirectory(prefix="stand-ins-") as scratch:
-        stand_ins, unproved = _make_stand_ins(library, build, environment, Path(scratch), settings)
+        stand_ins, unproved = _make_stand_ins(
+            library, build, environment, torch, Path(scratch), settings=settings
+        )
         cudart = [] if environment.cuda is None else [environment.cuda.cudart]
         answer = check_import(
             made,
@@ -165,23 +177,26 @@ def _describe_texts(build: VariantBuild, sources: Registrations) -> tuple[str, .
     )
 
 
-def _check_unloaded(
-    build: VariantBuild, environment: Environment, sources: Registrations
-) -> tuple[str, ...]:
-    """Check what can be checked of a variant for another processor than this machine has."""
+def _check_unloaded(build: VariantBuild, sources: Registrations, why: str) -> tuple[str, ...]:
+    """Check what can be checked of a variant for another processor or torch than there is here."""
     findings = tuple(check_calls(build.op_id, sources))
     if findings:
         raise CheckError(str(build.variant), findings)
-    cpu = environment.toolchain.cpu
-    said = f"built for {cpu} and not loaded here: what its ops register is not proved"
-    return (*_describe_texts(build, sources), said)
+    return (*_describe_texts(build, sources), f"{why}: what its ops register is not proved")
+
+
+def _is_of(torch: TorchInstall | None, build: VariantBuild) -> bool:
+    """Say whether a torch is of the release that a variant is for."""
+    return torch is not None and not torch.build.prerelease and torch.build.release == build.release
 
 
 def _make_stand_ins(
     library: Path,
     build: VariantBuild,
     environment: Environment,
+    torch: TorchInstall | None,
     scratch: Path,
+    *,
     settings: Settings,
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Make what a library for torch's full interface asks for and this torch does not have.
@@ -189,12 +204,12 @@ def _make_stand_ins(
     Returns:
         The libraries to load first, and what stays unproved with them.
     """
-    if environment.torch is None or environment.cuda_headers is None:
+    if torch is None or environment.cuda_headers is None:
         return (), ()
-    if (environment.torch.root / "lib" / "libc10_cuda.so").is_file():
+    if (torch.root / "lib" / "libc10_cuda.so").is_file():
         return (), ()
     subject = SharedLibrary(file=library.name, facts=read_elf(library))
-    exports = read_exports(environment.torch, settings.cache / "exports")
+    exports = read_exports(torch, settings.cache / "exports")
     names = list_unproved(subject, exports, build.backend)
     toolchain = environment.toolchain
     made = make_stand_ins(

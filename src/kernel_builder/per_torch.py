@@ -105,13 +105,19 @@ def _plan_part(
         units=tuple(replace(unit, backend=BackendKind.CPU, archs=()) for unit in units),
         headers=headers,
         package=(),
-        torch=TorchBuild(
-            version=pinned.version, release=pinned.release, prerelease=False, cxx11_abi=True
-        ),
+        torch=describe_build(pinned),
         archs=(),
         depends=tuple(sorted(depends)),
         sources=tuple(source for source in made.sources if source.name in depends),
         is_part=True,
+        is_pinned=True,
+    )
+
+
+def describe_build(pinned: PinnedTorch) -> TorchBuild:
+    """Return a pinned torch as the plan has it: an official build for Linux."""
+    return TorchBuild(
+        version=pinned.version, release=pinned.release, prerelease=False, cxx11_abi=True
     )
 
 

@@ -43,6 +43,8 @@ from kernel_spec.system import TorchBuild
 from kernel_spec.variant import ArchVariant, NoarchVariant, Variant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
+_NO_TORCH = "needs torch (pip install torch)"
+
 
 def plan(
     build: Build, sources: SourceSet, *, host: Host, selection: Selection = EVERYTHING
@@ -77,6 +79,8 @@ def plan(
         _check_variants(variants, skipped, selection)
         variants = [one for one in variants if str(one.variant) in selection.variants]
         skipped = []
+    else:
+        _check_torches(variants, skipped, host)
     return Plan(variants=tuple(variants), skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
 
 
@@ -108,6 +112,18 @@ def _check_variants(
         raise SelectionError("\n".join([*lines, *(f"  {each}" for each in skipped)]))
 
 
+def _check_torches(variants: list[VariantBuild], skipped: list[SkippedBackend], host: Host) -> None:
+    """Refuse releases that were asked for and that no variant is for."""
+    have = {each.release for each in variants if each.is_pinned}
+    left = [each.release for each in host.pinned_torches if each.release not in have]
+    if left:
+        why = "\n".join(f"  {each}" for each in skipped) or (
+            "  --torch chooses among variants of torch's full interface, and there is none: those for "
+            "the stable ABI serve every torch from theirs on"
+        )
+        raise SelectionError(f"no variant for torch {', '.join(map(str, left))} here:\n{why}")
+
+
 def _backend_named(variant: str) -> BackendKind | None:
     """Return the backend of a variant by its name; None: that names none."""
     try:
@@ -137,16 +153,19 @@ def _plan_backend(
             if isinstance(framework, TorchFramework) and backend in framework.noarch:
                 yield _noarch(build, sources, backend), ()
             main, _ = split_per_torch(components)
-            interface = _choose_interface(framework, sources, backend, main, host)
-            if isinstance(interface, str):
-                yield interface, ()
-                return
-            for target in host.targets(backend):
-                variant = ArchVariant(interface, target, host.cpu, host.os)
-                torch = None if isinstance(interface, TvmFfi) else host.torch
-                yield _plan_compiled(
-                    build, framework, sources, components, variant, torch=torch, asked=asked
-                )
+            for interface, torch in _choose_interfaces(framework, sources, backend, main, host):
+                if isinstance(interface, str):
+                    yield interface, ()
+                    continue
+                is_pinned = isinstance(interface, Torch) and torch in host.pinned_torches
+                for target in host.targets(backend):
+                    variant = ArchVariant(interface, target, host.cpu, host.os)
+                    made, said = _plan_compiled(
+                        build, framework, sources, components, variant, torch=torch, asked=asked
+                    )
+                    if isinstance(made, VariantBuild):
+                        made = replace(made, is_pinned=is_pinned)
+                    yield made, said
 
 
 def components_of(build: Build, backend: BackendKind) -> tuple[Component, ...]:
@@ -176,26 +195,38 @@ def current_op_id(build: Build, sources: SourceSet, backend: BackendKind) -> str
     return make_op_id(build, sources, backend, components_of(build, backend))
 
 
-def _choose_interface(
+def _choose_interfaces(
     framework: TorchFramework | TvmFfiFramework,
     sources: SourceSet,
     backend: BackendKind,
     components: tuple[Component, ...],
     host: Host,
-) -> Torch | TorchStableAbi | TvmFfi | str:
-    """Return the interface that the variants of a backend are built for, or say why there is none here."""
+) -> Iterator[tuple[Torch | TorchStableAbi | TvmFfi | str, TorchBuild | None]]:
+    """Yield the interfaces that a backend is built for, each with its torch, or say why there is none here.
+
+    Only torch's full interface can be several: that of each release that is asked for.
+    """
     refusal = _refuse_backend(framework, backend, host)
     if refusal is not None:
-        return refusal
-    if host.torch is None or isinstance(framework, TvmFfiFramework):
-        return TvmFfi(pinned_interface())
+        yield refusal, None
+        return
+    if isinstance(framework, TvmFfiFramework):
+        yield TvmFfi(pinned_interface()), None
+        return
     abi = _stable_abi(framework, backend, _files_of(sources, framework, components))
-    refusal = _refuse_torch(framework, host.torch, abi)
-    if refusal is not None:
-        return refusal
-    if abi is not None:
-        return TorchStableAbi(abi)
-    return Torch(host.torch.release, host.torch.cxx11_abi if host.os == "linux" else None)
+    torches = () if abi is not None else host.pinned_torches
+    if not torches and host.torch is None:
+        yield _NO_TORCH, None
+        return
+    for torch in torches or (host.torch,):
+        assert torch is not None
+        refusal = _refuse_torch(framework, torch, abi)
+        if refusal is not None:
+            yield refusal, None
+        elif abi is not None:
+            yield TorchStableAbi(abi), torch
+        else:
+            yield Torch(torch.release, torch.cxx11_abi if host.os == "linux" else None), torch
 
 
 def _refuse_backend(
@@ -204,8 +235,8 @@ def _refuse_backend(
     """Say what this machine lacks to compile for a backend, or None."""
     if backend in host.missing:
         return host.missing[backend]
-    if host.torch is None and isinstance(framework, TorchFramework):
-        return "needs torch (pip install torch)"
+    if host.torch is None and not host.pinned_torches and isinstance(framework, TorchFramework):
+        return _NO_TORCH
     if not host.targets(backend):
         return f"needs a toolkit for {backend.value}, and none was found"
     return None
@@ -277,7 +308,7 @@ def _stable_abi(
 def _refuse_torch(
     framework: TorchFramework, torch: TorchBuild, abi: MajorMinor | None
 ) -> str | None:
-    """Say why the installed torch cannot be built against, or None."""
+    """Say why a torch cannot be built against, or None."""
     release = torch.release
     if abi is not None:
         if release < abi:

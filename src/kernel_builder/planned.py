@@ -28,6 +28,8 @@ class Host:
             (``needs nvcc 13.0``).
         toolkits: the version of the toolkit of each backend whose variants carry one.
         more_toolkits: further toolkits of a backend; each gives a variant of its own.
+        pinned_torches: the releases whose pinned headers variants of the full interface are built
+            against, in place of ``torch``; none: ``torch``.
     """
 
     cpu: str
@@ -36,6 +38,7 @@ class Host:
     missing: Mapping[BackendKind, str] = field(default_factory=dict)
     toolkits: Mapping[BackendKind, MajorMinor] = field(default_factory=dict)
     more_toolkits: Mapping[BackendKind, tuple[MajorMinor, ...]] = field(default_factory=dict)
+    pinned_torches: tuple[TorchBuild, ...] = ()
 
     def targets(self, backend: BackendKind) -> tuple[Backend, ...]:
         """Return what a backend can be compiled for here; empty: its toolkit is not there."""
@@ -94,7 +97,8 @@ class VariantBuild:
         skip_import_check: why it is not imported after the build, or None: it is.
         has_per_torch: whether the project has per-torch components, which ``_ops.py`` is to load.
         per_torch: its per-torch libraries, oldest torch first, each a build of one library.
-        is_part: whether it is one of those: C++ against the pinned headers of ``torch``.
+        is_part: whether it is one of those.
+        is_pinned: whether it is built against the pinned headers of ``torch``, installed or not.
         name: the kernel's name for ``metadata.json``, and so are the rest.
     """
 
@@ -121,6 +125,7 @@ class VariantBuild:
     has_per_torch: bool = False
     per_torch: tuple[VariantBuild, ...] = ()
     is_part: bool = False
+    is_pinned: bool = False
 
     @property
     def release(self) -> MajorMinor | None:

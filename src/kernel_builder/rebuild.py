@@ -14,6 +14,7 @@ from pathlib import Path
 from kernel_builder.config.model import FILE_NAME
 from kernel_builder.config.read import read_build
 from kernel_builder.differences import Difference, compare_files
+from kernel_builder.environment import choose_torches
 from kernel_builder.errors import CommandError, ConfigError, RebuildError
 from kernel_builder.git import run_git
 from kernel_builder.job import OUTPUT
@@ -31,6 +32,7 @@ from kernel_builder.toolchain.cuda import TOOLKIT, list_pinned
 from kernel_builder.toolchain.cuda_home import find_files
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
+from kernel_spec.framework import Torch
 from kernel_spec.metadata import FILE_NAME as METADATA
 from kernel_spec.metadata import Metadata
 from kernel_spec.names import RepoId
@@ -275,7 +277,7 @@ def _fresh(settings: Settings, temporary: Path) -> Settings:
 
 
 def choose_target(settings: Settings, name: str) -> Settings:
-    """Return settings with which a build is for the processor, and by the CUDA toolkit, of a variant.
+    """Return settings with which a build is for the processor and the torch, and by the CUDA toolkit, of a variant.
 
     Args:
         settings: what the environment says; of ``cuda_home``, variants for other versions of CUDA
@@ -296,6 +298,9 @@ def choose_target(settings: Settings, name: str) -> Settings:
         )
     home, version = settings.cuda_home, variant.backend.version
     settings = replace(settings, cpu=variant.cpu, cuda_home=None)
+    if isinstance(variant.framework, Torch):
+        torches = choose_torches([variant.framework.version], variant.cpu)
+        settings = replace(settings, torch_versions=torches)
     if variant.backend.kind is not BackendKind.CUDA or version is None:
         return settings
     pinned = list_pinned(variant.cpu)

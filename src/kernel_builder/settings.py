@@ -53,6 +53,8 @@ class Settings:
         cpu: the processor that ``--cpu`` names; None: that of this machine.
         cuda_home: the CUDA toolkit that ``--cuda-home`` names; None: the pinned one.
         cuda_versions: the pinned CUDA toolkits that ``--cuda`` names; none: the default one.
+        torch_versions: the pinned releases of torch that ``--torch`` names, for variants of the full
+            interface; none: the installed one.
         pip_variables: what pip is started with besides, such as the user's package index.
         sandbox: whether compilers and imports are separated from the machine.
         local_sources: native dependencies that ``--source NAME=PATH`` gives.
@@ -67,6 +69,7 @@ class Settings:
     cpu: str | None = None
     cuda_home: Path | None = None
     cuda_versions: tuple[MajorMinor, ...] = ()
+    torch_versions: tuple[MajorMinor, ...] = ()
     pip_variables: Mapping[str, str] = field(default_factory=dict)
     sandbox: SandboxMode = SandboxMode.AUTO
     local_sources: Mapping[str, Path] = field(default_factory=dict)

@@ -198,7 +198,10 @@ def _find_exports(release: MajorMinor, subject: Subject, settings: Settings) -> 
     if subject.metadata.backend not in (BackendKind.CPU, BackendKind.CUDA):
         return None
     assert isinstance(subject.variant, ArchVariant)
-    return _find_pinned(release, subject.variant.cpu, settings)
+    pinned = _find_pinned(release, subject.variant.cpu, settings)
+    if pinned is None or subject.metadata.backend is BackendKind.CUDA:
+        return pinned
+    return {name for name in pinned if not is_of_cuda(name)}
 
 
 def _find_installed(release: MajorMinor, settings: Settings) -> Set[str] | None:

@@ -15,6 +15,7 @@ import click
 from kernel_builder.settings import Settings
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import UsageError, VariantNameError
+from kernel_spec.framework import Torch
 from kernel_spec.variant import ArchVariant, parse_variant
 from kernel_spec.version import MajorMinor, parse_major_minor
 
@@ -34,6 +35,7 @@ class Choice:
         variants: only the variants of these names; where no toolkit or processor is stated, they choose.
         cuda_home: the directory of the user's own CUDA toolkit.
         cuda_versions: pinned CUDA toolkits.
+        torch_versions: releases of torch, for variants of the full interface.
         archs: the capabilities that are wanted, or ``native``.
         every: whether every pinned toolkit is wanted.
         cpu: the processor that is built for; None: that of this machine.
@@ -43,6 +45,7 @@ class Choice:
     variants: tuple[str, ...] = ()
     cuda_home: Path | None = None
     cuda_versions: tuple[str, ...] = ()
+    torch_versions: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     every: bool = False
     cpu: str | None = None
@@ -78,6 +81,14 @@ def choice_options(command: _Command) -> _Command:
             type=click.Path(path_type=Path, file_okay=False),
             metavar="PATH",
             help="An installed CUDA toolkit in place of a pinned one.",
+        ),
+        click.option(
+            "--torch",
+            "torch_versions",
+            multiple=True,
+            metavar="VERSION",
+            help="A release of torch, which need not be installed, for its full interface; as often as "
+            "wanted [default: the installed one].",
         ),
         click.option(
             "--arch",
@@ -148,7 +159,7 @@ def _choose_toolkits(settings: Settings, choice: Choice) -> Settings:
     ]
     if len(stated) > 1:
         raise UsageError(f"{' and '.join(stated)} exclude each other; give one of them")
-    versions = tuple(dict.fromkeys(_read_version(text) for text in choice.cuda_versions))
+    versions = tuple(dict.fromkeys(_read_version("--cuda", text) for text in choice.cuda_versions))
     named = _read_variants(choice.variants)
     cpus = {each.cpu for each in named}
     cpu = choice.cpu or (next(iter(cpus)) if len(cpus) == 1 else None)
@@ -160,7 +171,15 @@ def _choose_toolkits(settings: Settings, choice: Choice) -> Settings:
         of_variants = (each.backend for each in named if each.kind is BackendKind.CUDA)
         versions = tuple(dict.fromkeys(each.version for each in of_variants if each.version))
     home = None if choice.cuda_home is None else choice.cuda_home.absolute()
-    return replace(settings, cuda_home=home, cuda_versions=versions, cpu=cpu)
+    torches = tuple(dict.fromkeys(_read_version("--torch", text) for text in choice.torch_versions))
+    if not torches and any(isinstance(each.framework, Torch) for each in named):
+        from kernel_builder.environment import choose_torches
+
+        releases = (each.framework.version for each in named if isinstance(each.framework, Torch))
+        torches = choose_torches(releases, cpu or platform.machine())
+    return replace(
+        settings, cuda_home=home, cuda_versions=versions, torch_versions=torches, cpu=cpu
+    )
 
 
 def _read_variants(names: Iterable[str]) -> tuple[ArchVariant, ...]:
@@ -196,8 +215,8 @@ def read_archs(archs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _read_version(text: str) -> MajorMinor:
+def _read_version(option: str, text: str) -> MajorMinor:
     try:
         return parse_major_minor(text)
     except ValueError as err:
-        raise UsageError(f"--cuda: {err}") from err
+        raise UsageError(f"{option}: {err}") from err

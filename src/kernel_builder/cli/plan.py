@@ -58,7 +58,9 @@ def plan(directory: Path, *, choice: Choice, as_json: bool) -> None:
 def _name_interface(variant: VariantBuild) -> str:
     if variant.tvm_ffi is not None:
         return f"TVM FFI {variant.tvm_ffi}"
-    return f"torch stable ABI {variant.stable_abi}" if variant.stable_abi else "torch's full ABI"
+    pinned = f" by the pinned headers of torch {variant.release}" if variant.is_pinned else ""
+    abi = variant.stable_abi
+    return f"torch stable ABI {abi}" if abi else f"torch's full ABI{pinned}"
 
 
 def _name_parts(variant: VariantBuild) -> str:

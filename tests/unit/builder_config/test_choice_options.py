@@ -55,6 +55,27 @@ def test_a_variant_by_name_chooses_its_toolkit() -> None:
     assert (found.cpu, found.cuda_versions) == ("aarch64", ())
 
 
+def test_each_torch_gives_a_variant_of_the_full_interface() -> None:
+    full = KIT.parent / "add_cuda_full"
+
+    def list_full(*arguments: str) -> list[str]:
+        done = CliRunner().invoke(list_variants, [str(full), *arguments], catch_exceptions=False)
+        return done.stdout.split()
+
+    one = "torch211-cxx11-cu130-x86_64-linux"
+    assert list_full("--torch", "2.11") == [one]
+    assert list_full("--torch", "2.11.0", "--torch", "2.11", "--cuda", "13.2") == [
+        one.replace("130", "132")
+    ]
+    assert list_full("--variant", one) == [one]
+    with pytest.raises(SelectionError, match=r"--torch 2\.8: its headers are not pinned"):
+        list_full("--torch", "2.8")
+    with pytest.raises(UsageError, match="--torch"):
+        list_full("--torch", "new")
+    with pytest.raises(SelectionError, match="stable ABI"):
+        names("--torch", "2.11")
+
+
 def test_unknown_toolkits_and_capabilities_are_refused() -> None:
     pytest.importorskip("torch")
     with pytest.raises(SelectionError, match="pinned"):

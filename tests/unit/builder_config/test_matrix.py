@@ -59,7 +59,11 @@ def test_the_full_interface_has_one_for_each_torch_that_exists() -> None:
     found = needs("add_cuda_full")
     assert found["torch213-cxx11-cu130-x86_64-linux"] == ()
     (other,) = found["torch212-cxx11-cu130-x86_64-linux"]
-    assert other == "torch 2.12 in this environment, found 2.13.0+cpu"
+    assert other == "--torch 2.12"
+    # What is installed is needed where no headers are pinned, and not where they are.
+    assert needs("add_cuda_full", replace(HOST, torch=None))[
+        "torch213-cxx11-cu130-x86_64-linux"
+    ] == ("--torch 2.13",)
     # No torch is built with CUDA 13.3.
     assert not [name for name in found if "cu133" in name]
 

@@ -193,6 +193,35 @@ def test_a_torch_that_does_not_fit_is_a_reason(line: str, full: bool, reason: st
     assert any(each.backend is CPU and reason in each.reason for each in result.skipped)
 
 
+PINNED = tuple(
+    TorchBuild(f"2.{minor}.0", MajorMinor(2, minor), cxx11_abi=True) for minor in (11, 14)
+)
+
+
+def test_each_torch_that_is_asked_for_gives_a_variant_by_its_pinned_headers() -> None:
+    host = replace(GPU_HOST, pinned_torches=PINNED)
+    # The CUDA variant is of the stable interface, which no release changes.
+    full = made(None, host, "csrc/op.cpp", selection=Selection(backends=frozenset({CPU})))
+    assert names(full) == [f"torch2{minor}-cxx11-cpu-x86_64-linux" for minor in (11, 14)]
+    assert [each.torch for each in full.variants] == list(PINNED)
+    assert all(each.is_pinned for each in full.variants)
+    assert names(made(None, replace(host, torch=None), "csrc/op.cpp", "csrc/op.cu"))[1:] == [
+        f"torch2{minor}-cxx11-{backend}-x86_64-linux"
+        for minor in (11, 14)
+        for backend in ("cpu", "cu130")
+    ]
+    assert not any(each.is_pinned for each in made(None, GPU_HOST, "csrc/op.cpp").variants)
+
+
+def test_a_torch_that_no_variant_is_for_is_refused() -> None:
+    host = replace(HOST, pinned_torches=PINNED)
+    with pytest.raises(SelectionError, match=r"no variant for torch 2\.11, 2\.14[^$]*stable ABI"):
+        made(None, host, selection=Selection(backends=frozenset({CPU})))
+    build = build_of(TEXT.replace('cxx-flags = ["-Wall"]', 'minver = "2.12"'))
+    with pytest.raises(SelectionError, match=r"no variant for torch 2\.11 here[^$]*torch\.minver"):
+        made(build, host, "csrc/op.cpp")
+
+
 def test_bounds_hold_for_every_patch_release() -> None:
     build = build_of(TEXT.replace('cxx-flags = ["-Wall"]', 'maxver = "2.13"'))
     host = replace(HOST, torch=TorchBuild("2.13.7", MajorMinor(2, 13)))

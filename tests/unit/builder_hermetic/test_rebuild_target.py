@@ -52,6 +52,16 @@ def test_a_variant_says_what_it_is_built_for(
     assert choose_target(settings, name) == replace(settings, cpu=cpu, cuda_versions=versions)
 
 
+def test_a_variant_for_another_torch_is_rebuilt_with_its_pinned_headers(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_builder.environment.find_torch", lambda: None)
+    found = choose_target(settings, "torch211-cxx11-cpu-aarch64-linux")
+    assert (found.cpu, found.torch_versions) == ("aarch64", (MajorMinor(2, 11),))
+    # No headers of it are pinned, so the plan says what there is.
+    assert choose_target(settings, "torch28-cxx11-cpu-x86_64-linux").torch_versions == ()
+
+
 def test_a_toolkit_of_the_user_serves_the_variants_of_its_version(
     settings: Settings, home: Path
 ) -> None:

@@ -54,8 +54,8 @@ def keep_tree(
 def _settle(tree: Path) -> None:
     """Wait until a directory and all that is in it are on the disk: whoever finds its name trusts it.
 
-    The thousands of headers of one torch take seconds one by one, and a tenth of a second together
-    with whatever else waits for their file system.
+    The thousands of headers of one torch take far longer one by one than together with whatever
+    else waits for their file system.
     """
     sync_all = find_syncfs()
     places = [tree] if sync_all is not None else [*tree.rglob("*"), tree]

@@ -10,7 +10,7 @@ from pathlib import Path
 from kernel_builder.config.read import read_build
 from kernel_builder.depends import Origin, check_local_sources, fetch_dependency, find_origins
 from kernel_builder.environment import detect_host, find_pinned
-from kernel_builder.errors import SelectionError
+from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.plan import plan
 from kernel_builder.planned import EVERYTHING, Selection, SkippedBackend, VariantBuild
 from kernel_builder.progress import Reporter, SilentReporter
@@ -94,7 +94,6 @@ def fetch_project(
     Raises:
         ConfigError, ProjectError, SelectionError, UsageError: as a build of the project.
         SelectionError: nothing of it can be built here.
-        ToolchainError: a dependency comes from nowhere.
     """
     settings = settings or read_settings()
     reporter = reporter or SilentReporter()
@@ -114,8 +113,7 @@ def fetch_project(
 def list_wanted(variants: Iterable[VariantBuild], settings: Settings) -> tuple[Wanted, ...]:
     """Return what building variants fetches, each once; fetches nothing.
 
-    Raises:
-        ToolchainError: a dependency comes from nowhere.
+    What comes from nowhere is part of it, since the rest is fetched all the same: its ``get`` raises.
     """
     found: dict[str, Wanted] = {}
     for variant in variants:
@@ -140,15 +138,29 @@ def _list_of(variant: VariantBuild, settings: Settings) -> Iterator[Wanted]:
             variants=(),
             get=lambda on_fetch: (get_tvm_ffi(settings, on_fetch=on_fetch).root,),
         )
-    depends = {name for each in (variant, *variant.per_torch) for name in each.depends}
-    for origin in find_origins(depends, variant.sources, settings):
-        if origin.local is None:
-            yield _want_dependency(origin, settings)
+    for name in sorted({name for each in (variant, *variant.per_torch) for name in each.depends}):
+        try:
+            origins = find_origins({name}, variant.sources, settings)
+        except ToolchainError as err:
+            yield _want_in_vain(name, err)
+            continue
+        yield from (_want_dependency(each, settings) for each in origins if each.local is None)
+
+
+def _want_in_vain(name: str, fault: ToolchainError) -> Wanted:
+    def get(_: OnFetch) -> tuple[Path, ...]:
+        raise fault
+
+    return Wanted(name=name, variants=(), get=get)
 
 
 def _want_cuda(variant: VariantBuild, settings: Settings) -> Wanted:
+    try:
+        name = name_cuda(settings, variant.toolkit)
+    except ToolchainError as err:
+        return _want_in_vain(f"CUDA {variant.toolkit or ''}".rstrip(), err)
     return Wanted(
-        name=name_cuda(settings, variant.toolkit),
+        name=name,
         variants=(),
         get=lambda on_fetch: fetch_cuda(settings, variant.toolkit, on_fetch=on_fetch),
     )

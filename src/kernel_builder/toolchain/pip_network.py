@@ -115,9 +115,10 @@ def open_like_pip(variables: Mapping[str, str]) -> OpenerDirector:
 def _read_certificates(network: PipNetwork, variables: Mapping[str, str]) -> ssl.SSLContext:
     import ssl
 
-    # In pip's own order: what it speaks HTTP by lets the variable come before the setting.
+    # In pip's own order: what it speaks HTTP by lets its variables come before the setting.
     stated = (
         variables.get("REQUESTS_CA_BUNDLE"),
+        variables.get("CURL_CA_BUNDLE"),
         network.cert,
         variables.get("SSL_CERT_FILE"),
     )

@@ -121,7 +121,11 @@ def test_certificates_are_chosen_in_the_order_of_pip(monkeypatch: pytest.MonkeyP
     with pytest.raises(ValueError, match=r"certificates /second\.pem"):
         open_like_pip(variables)
     with pytest.raises(ValueError, match=r"certificates /first\.pem"):
-        open_like_pip({**variables, "REQUESTS_CA_BUNDLE": "/first.pem"})
+        open_like_pip({**variables, "CURL_CA_BUNDLE": "/first.pem"})
+    with pytest.raises(ValueError, match=r"certificates /first\.pem"):
+        open_like_pip(
+            {**variables, "CURL_CA_BUNDLE": "/later.pem", "REQUESTS_CA_BUNDLE": "/first.pem"}
+        )
     be(monkeypatch)
     with pytest.raises(ValueError, match=r"certificates /third\.pem"):
         open_like_pip(variables)

@@ -192,6 +192,25 @@ def test_what_cannot_be_had_is_told_after_the_rest_was_fetched(
     assert errors == ["cuda-13.0 cannot be fetched with pip"]
 
 
+def test_what_comes_from_nowhere_is_told_after_the_rest_was_fetched(
+    project: Path, asked: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_none(*_: object) -> str:
+        raise ToolchainUnavailableError("no CUDA toolkit 13.0 is pinned for this machine")
+
+    monkeypatch.setattr(fetching, "name_cuda", find_none)
+    more = 'depends = ["torch", "cutlass_3_8", "cutlass_2_10"]'
+    (project / "build.toml").write_text(TEXT.replace('depends = ["torch", "cutlass_3_8"]', more))
+    code, out, err = call(str(project))
+    assert code == 1
+    assert sorted(asked) == ["2.12.1", "2.13.0", "cutlass_3_8"]
+    rows = [line.split() for line in out.splitlines()]
+    assert ["CUDA", "13.0", CUDA, "not", "here"] in rows
+    assert ["cutlass_2_10", CUDA, "not", "here"] in rows
+    assert "no CUDA toolkit 13.0 is pinned" in err
+    assert "[sources.cutlass_2_10]" in err
+
+
 def test_a_machine_that_can_build_nothing_of_it(
     project: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from kernel_builder.errors import ArchiveError
+from kernel_builder.kept import keep_tree
 from kernel_spec.document import naming
 
 _SECONDS = 60
@@ -73,37 +73,25 @@ def fetch_tree(
         ArchiveError: it cannot be had, is another file than expected, or holds what is unsafe.
     """
     tree = store.tree(sha256, include)
-    if tree.is_dir():
-        return tree
-    from filelock import FileLock
-
     place = store.archive(sha256)
-    for directory in (place.parent, tree.parent):
-        directory.mkdir(parents=True, exist_ok=True)
-    with FileLock(store.root / f"{sha256}.lock"):
-        if tree.is_dir():
-            return tree
-        prefix = f".new-{sha256[:16]}-"
-        # What a killed process has left; nobody else works on this archive now.
-        for old in tree.parent.glob(f"{prefix}*"):
-            shutil.rmtree(old, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=prefix, dir=tree.parent) as scratch:
-            if not place.is_file() or hash_file(place) != sha256:
-                fresh = Path(scratch) / "archive"
-                get(fresh)
-                found = hash_file(fresh)
-                if found != sha256:
-                    raise ArchiveError(
-                        f"{name}: the archive has another hash than build.toml or this builder "
-                        f"says: found sha256 {found}, expected {sha256}; nothing of it is used. "
-                        "Find out why it changed before you write another hash"
-                    )
-                fresh.replace(place)
-            unpacked = Path(scratch) / "tree"
-            unpacked.mkdir()
-            unpack(place, include, unpacked, name=name)
-            unpacked.rename(tree)
-    return tree
+
+    def make(scratch: Path) -> None:
+        if not place.is_file() or hash_file(place) != sha256:
+            fresh = scratch / "archive"
+            get(fresh)
+            found = hash_file(fresh)
+            if found != sha256:
+                raise ArchiveError(
+                    f"{name}: the archive has another hash than build.toml or this builder "
+                    f"says: found sha256 {found}, expected {sha256}; nothing of it is used. "
+                    "Find out why it changed before you write another hash"
+                )
+            place.parent.mkdir(parents=True, exist_ok=True)
+            fresh.replace(place)
+        (scratch / "tree").mkdir()
+        unpack(place, include, scratch / "tree", name=name)
+
+    return keep_tree(tree, make)
 
 
 def download(url: str, target: Path, *, name: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain.kept import keep_tree
+from kernel_builder.kept import keep_tree
 from kernel_builder.toolchain.packed import (
     Part,
     list_defined,
@@ -25,8 +26,9 @@ _EXPORTS = "exports.txt"
 
 
 def name_headers(pinned: PinnedTorch) -> str:
-    """Return what people call the headers of a release."""
-    return f"torch {pinned.version} (headers)"
+    """Return what people call the headers of a release, with the processor where that is another one."""
+    other = "" if pinned.machine == platform.machine() else f", {pinned.machine}"
+    return f"torch {pinned.version} (headers{other})"
 
 
 def fetch_torch_headers(

@@ -13,8 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from kernel_builder.errors import CommandError, ToolchainError, ToolchainUnavailableError
+from kernel_builder.kept import keep_tree
 from kernel_builder.process import run
-from kernel_builder.toolchain.kept import keep_tree
 from kernel_builder.toolchain.pip_watch import OnFetch, watch_pip
 from kernel_spec.amounts import format_count
 from kernel_spec.version import MajorMinor, parse_major_minor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import errno
 import os
@@ -16,9 +17,10 @@ import refresh_torch_releases as refresh
 import toy_torch
 from filelock import FileLock
 
+from kernel_builder import kept
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain import kept, torch_headers
-from kernel_builder.toolchain.kept import keep_tree
+from kernel_builder.kept import keep_tree
+from kernel_builder.toolchain import torch_headers
 from kernel_builder.toolchain.packed import (
     Part,
     Piece,
@@ -190,9 +192,9 @@ def make_two(scratch: Path) -> None:
     (scratch / "tree" / "link").symlink_to("nowhere")
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("way", ["together", "one by one", "together is refused"])
 def test_a_tree_is_on_the_disk_before_it_has_its_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, together: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
 ) -> None:
     target = tmp_path / "torch"
     synced: list[str] = []
@@ -203,10 +205,15 @@ def test_a_tree_is_on_the_disk_before_it_has_its_name(
         assert place == tmp_path or not target.exists()
         return 0
 
-    monkeypatch.setattr(kept, "find_syncfs", lambda: sync if together else None)
+    def refuse(_: int) -> int:
+        ctypes.set_errno(errno.ENOSYS)
+        return -1
+
+    ways = {"together": sync, "one by one": None, "together is refused": refuse}
+    monkeypatch.setattr(kept, "find_syncfs", lambda: ways[way])
     monkeypatch.setattr(os, "fsync", sync)
     keep_tree(target, make_two)
-    expected = ["tree"] if together else ["a.h", "include", "tree"]
+    expected = ["tree"] if way == "together" else ["a.h", "include", "tree"]
     assert sorted(synced[:-1]) == expected
     assert synced[-1] == tmp_path.name
     assert (target / "include" / "a.h").read_text() == "int a;"
@@ -215,8 +222,12 @@ def test_a_tree_is_on_the_disk_before_it_has_its_name(
 def test_a_tree_that_cannot_be_put_on_the_disk_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(kept, "find_syncfs", lambda: lambda _: -1)
-    with pytest.raises(OSError, match=r".") as caught:
+    def fail(_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(kept, "find_syncfs", lambda: fail)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)) as caught:
         keep_tree(tmp_path / "torch", make_two)
     assert caught.value.filename in (None, str(tmp_path / "torch"))
     assert [path.name for path in tmp_path.iterdir()] == ["torch.lock"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +141,14 @@ def test_each_thing_is_fetched_once_and_named_with_its_place(
 def test_the_options_of_build_choose(project: Path, asked: list[str], call: Call) -> None:
     assert call(str(project), "--backend", "cpu")[0] == 0
     assert asked == ["2.12.1", "2.13.0"]
+
+
+def test_headers_for_another_processor_say_so(
+    project: Path, asked: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    _, out, _ = call(str(project), "--backend", "cpu")
+    assert "torch 2.12.1 (headers, x86_64)" in out
 
 
 def test_what_the_user_brings_is_not_fetched(

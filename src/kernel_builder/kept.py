@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import tempfile
@@ -57,20 +58,33 @@ def _settle(tree: Path) -> None:
     The thousands of headers of one torch take far longer one by one than together with whatever
     else waits for their file system.
     """
-    sync_all = find_syncfs()
-    places = [tree] if sync_all is not None else [*tree.rglob("*"), tree]
-    for place in places:
-        if place.is_symlink():
-            continue
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            if sync_all is None:
+    if _sync_file_system(tree):
+        return
+    for place in (*tree.rglob("*"), tree):
+        if not place.is_symlink():
+            with _opened(place) as descriptor:
                 os.fsync(descriptor)
-            elif sync_all(descriptor) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code))
-        finally:
-            os.close(descriptor)
+
+
+def _sync_file_system(place: Path) -> bool:
+    """Put the file system of a place on the disk; False where this system has or allows no such call."""
+    if (sync_all := find_syncfs()) is None:
+        return False
+    with _opened(place) as descriptor:
+        if sync_all(descriptor) == 0:
+            return True
+    if (code := ctypes.get_errno()) in (errno.ENOSYS, errno.EPERM):
+        return False
+    raise OSError(code, os.strerror(code))
+
+
+@contextmanager
+def _opened(place: Path) -> Iterator[int]:
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def find_syncfs() -> Callable[[int], int] | None:

@@ -75,10 +75,10 @@ def work():
         threading.Event().wait()
 threading.Thread(target=work, daemon=True).start()
 begun.wait()
-if (child := os.fork()) == 0:
+if os.fork() == 0:
+    print(os.getpid(), flush=True)  # by now it has let go of what it has from its parent
     sys.stdin.read()
     os._exit(0)
-print(child, flush=True)
 threading.Event().wait()
 """
 

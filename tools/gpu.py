@@ -118,7 +118,7 @@ def test(place: Path, env: dict[str, str], seconds: float) -> bool:
 def benchmark(
     name: str, env: dict[str, str], seconds: float, output: Path, options: argparse.Namespace
 ) -> bool:
-    words = ["-m", "kernels.cli", "benchmark", f"{ORG}/{name}", "--output", str(output)]
+    words = ["-m", "kernels", "benchmark", f"{ORG}/{name}", "--output", str(output)]
     if options.commit:
         words += ["--commit", options.commit]
     if options.only:

@@ -10,7 +10,7 @@ from pathlib import Path
 from kernel_builder.config.read import read_build
 from kernel_builder.depends import Origin, check_local_sources, fetch_dependency, find_origins
 from kernel_builder.environment import detect_host, find_pinned
-from kernel_builder.errors import SelectionError, ToolchainError
+from kernel_builder.errors import SelectionError, StorageError, ToolchainError
 from kernel_builder.plan import plan
 from kernel_builder.planned import EVERYTHING, Selection, SkippedBackend, VariantBuild
 from kernel_builder.progress import Reporter, SilentReporter
@@ -201,6 +201,9 @@ def _fetch(wanted: Wanted, reporter: Reporter) -> Fetched:
         done = replace(done, places=wanted.get(tell))
     except KernelError as err:
         done = replace(done, error=err)
+    except OSError as err:
+        place = f"{err.filename}: " if err.filename else ""
+        done = replace(done, error=StorageError(f"{wanted.name}: {place}{err.strerror}"))
     if begun:
         outcome = "failed" if done.error else "fetched"
         reporter.end(wanted.name, outcome, time.monotonic() - start)

@@ -31,7 +31,7 @@ def keep_tree(
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(target.with_name(f"{target.name}.lock"), on_wait):
+    with hold(target.with_name(f"{target.name}.lock"), on_wait):
         if target.is_dir():
             return target
         # What a killed process has left; nobody else works on this directory now.
@@ -93,7 +93,8 @@ def find_syncfs() -> Callable[[int], int] | None:
 
 
 @contextmanager
-def _lock(place: Path, on_wait: Callable[[], None] | None) -> Iterator[None]:
+def hold(place: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a lock; ``on_wait`` is called where another process has it, before this one waits for it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(place)

@@ -12,6 +12,7 @@ from kernel_builder.depends import check_local_sources
 from kernel_builder.environment import detect_host
 from kernel_builder.errors import StorageError, ToolchainUnavailableError
 from kernel_builder.job import Job
+from kernel_builder.kept import hold
 from kernel_builder.locking import check_lock
 from kernel_builder.plan import plan
 from kernel_builder.planned import EVERYTHING, Selection, SkippedBackend
@@ -111,13 +112,19 @@ def _build_or_fail(job: Job) -> VariantReport:
 def _build_alone(job: Job, inputs: str) -> VariantReport:
     """Build a variant while no other process does, unless one has done it meanwhile."""
     # What only building needs takes longer to import than it takes to see that nothing is to do.
-    from filelock import FileLock
-
     from kernel_builder.construct import construct_variant
 
+    def tell_waiting() -> None:
+        job.reporter.begin(job.name, "another build of it runs; waiting for it")
+
+    start = time.monotonic()
     job.work.mkdir(parents=True, exist_ok=True)
-    with FileLock(job.work / "lock"):
-        return _find_current(job, inputs) or construct_variant(job, inputs)
+    with hold(job.work / "lock", tell_waiting):
+        current = _find_current(job, inputs)
+        if current is None:
+            return construct_variant(job, inputs)
+    job.reporter.end(job.name, current.outcome.value, time.monotonic() - start)
+    return current
 
 
 def _describe_storage(job: Job, err: OSError) -> StorageError:

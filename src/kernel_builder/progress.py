@@ -80,9 +80,12 @@ class BarReporter:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
 
-    def begin(self, variant: str, doing: str = "building") -> None:  # noqa: ARG002
-        """Draw an empty bar."""
-        self._tasks[variant] = self._progress.add_task(variant, total=None, what="")
+    def begin(self, variant: str, doing: str = "building") -> None:
+        """Draw an empty bar; one that waited keeps its own."""
+        if variant in self._tasks:
+            self._progress.update(self._tasks[variant], what=doing)
+        else:
+            self._tasks[variant] = self._progress.add_task(variant, total=None, what=doing)
 
     def fetch(self, variant: str, what: str, done: int, total: int) -> None:
         """Fill the bar with what is here, in megabytes; the steps begin it anew."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
 from kernel_builder.errors import CommandError, StorageError, ToolchainUnavailableError
+from kernel_builder.kept import hold
 from kernel_builder.process import run
 
 _SECONDS = 3600
@@ -64,7 +63,7 @@ def make_venv(
     target = store / key
     try:
         store.mkdir(parents=True, exist_ok=True)
-        with FileLock(store / f"{key}.lock"):
+        with hold(store / f"{key}.lock", lambda: on_begin("another process makes it; waiting")):
             if not (target / _READY).is_file():
                 on_begin(f"making an environment with {', '.join(requirements)}; this is done once")
                 # One that was killed while it was made has no mark, and is made again.
@@ -96,7 +95,7 @@ def make_overlay(base: Venv, key: str, *, variables: Mapping[str, str]) -> Venv:
     name = f"{base.root.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     venv = Venv(base.root.with_name(name))
     try:
-        with FileLock(f"{venv.root}.lock"):
+        with hold(Path(f"{venv.root}.lock")):
             if not (venv.root / _READY).is_file():
                 shutil.rmtree(venv.root, ignore_errors=True)
                 python = str(base.scripts / "python")

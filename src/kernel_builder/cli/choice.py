@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NATIVE = "native"
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,7 +161,7 @@ def _choose_toolkits(settings: Settings, choice: Choice) -> Settings:
     ]
     if len(stated) > 1:
         raise UsageError(f"{' and '.join(stated)} exclude each other; give one of them")
-    versions = tuple(dict.fromkeys(_read_version("--cuda", text) for text in choice.cuda_versions))
+    versions = _read_versions("--cuda", choice.cuda_versions, such_as="13.0")
     named = _read_variants(choice.variants)
     cpus = {each.cpu for each in named}
     cpu = choice.cpu or (next(iter(cpus)) if len(cpus) == 1 else None)
@@ -171,7 +173,7 @@ def _choose_toolkits(settings: Settings, choice: Choice) -> Settings:
         of_variants = (each.backend for each in named if each.kind is BackendKind.CUDA)
         versions = tuple(dict.fromkeys(each.version for each in of_variants if each.version))
     home = None if choice.cuda_home is None else choice.cuda_home.absolute()
-    torches = tuple(dict.fromkeys(_read_version("--torch", text) for text in choice.torch_versions))
+    torches = _read_versions("--torch", choice.torch_versions, such_as="2.11")
     if not torches and any(isinstance(each.framework, Torch) for each in named):
         from kernel_builder.environment import choose_torches
 
@@ -202,10 +204,7 @@ def read_archs(archs: Iterable[str]) -> tuple[str, ...]:
     """
     found: list[str] = []
     for text in archs:
-        words = text.replace(";", " ").replace(",", " ").split()
-        if not words:
-            raise UsageError("--arch: nothing is named; expected one such as 9.0, or native")
-        for word in words:
+        for word in _split("--arch", text, such_as="9.0, or native"):
             if word == _NATIVE:
                 from kernel_builder.toolchain.driver import read_device_archs
 
@@ -215,8 +214,23 @@ def read_archs(archs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _read_version(option: str, text: str) -> MajorMinor:
-    try:
-        return parse_major_minor(text)
-    except ValueError as err:
-        raise UsageError(f"{option}: {err}") from err
+def _read_versions(option: str, texts: Iterable[str], *, such_as: str) -> tuple[MajorMinor, ...]:
+    """Read ``--cuda`` and ``--torch``; the third number of a version says nothing, as in names of variants.
+
+    Raises:
+        UsageError: one that is no version, or names none.
+    """
+    found = []
+    for word in (word for text in texts for word in _split(option, text, such_as=such_as)):
+        if _VERSION.fullmatch(word) is None:
+            raise UsageError(f"{option}: expected a version such as {such_as}, found {word!r}")
+        found.append(parse_major_minor(word))
+    return tuple(dict.fromkeys(found))
+
+
+def _split(option: str, text: str, *, such_as: str) -> list[str]:
+    """Split what one option names, which may be several with commas, semicolons or blanks between."""
+    words = text.replace(";", " ").replace(",", " ").split()
+    if not words:
+        raise UsageError(f"{option}: nothing is named; expected one such as {such_as}")
+    return words

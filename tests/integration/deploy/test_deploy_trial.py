@@ -59,7 +59,7 @@ def publish(hub, init, cases=CASES):
 
 def doctor(*options):
     return subprocess.run(
-        [sys.executable, "-m", "kernels.cli", "doctor", "acme/toy", "--launch", *options],
+        [sys.executable, "-m", "kernels", "doctor", "acme/toy", "--launch", *options],
         capture_output=True,
         text=True,
         check=False,

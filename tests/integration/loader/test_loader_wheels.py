@@ -60,7 +60,7 @@ def wheels(tmp_path_factory):
         publishing.publish(
             hub, RepoId("acme", name), paths, branch="main", parent=None, tags=["v1.1.2"]
         )
-        command = [sys.executable, "-m", "kernels.cli", "to-wheel", f"acme/{name}", "1.1.2"]
+        command = [sys.executable, "-m", "kernels", "to-wheel", f"acme/{name}", "1.1.2"]
         subprocess.run([*command, "--out", tmp / "out"], env=environ, check=True)
     return sorted((tmp / "out").iterdir())
 

@@ -115,6 +115,8 @@ def test_a_bar_for_a_terminal() -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     progress = Progress(TextColumn("{task.fields[what]}"), console=console)
     reporter = BarReporter(progress)
+    reporter.begin("v", "waiting")
+    assert progress.tasks[0].fields["what"] == "waiting"
     reporter.begin("v")
     reporter.step("v", 1, 4, "a.cpp")
     (task,) = progress.tasks

@@ -70,8 +70,16 @@ def test_each_torch_gives_a_variant_of_the_full_interface() -> None:
     assert list_full("--variant", one) == [one]
     with pytest.raises(SelectionError, match=r"--torch 2\.8: its headers are not pinned"):
         list_full("--torch", "2.8")
-    with pytest.raises(UsageError, match="--torch"):
-        list_full("--torch", "new")
+    both = [one.replace("211", "212"), one]
+    for several in ("2.11,2.12", "2.12 2.11", "2.11; 2.12"):
+        assert sorted(list_full("--torch", several)) == sorted(both)
+    for odd in ("new", "2.11rc1", "2.11-2.13", "2.11+cu130", "2", "2.1\N{FULLWIDTH DIGIT ONE}"):
+        with pytest.raises(UsageError, match=r"--torch: expected a version such as 2\.11, found"):
+            list_full("--torch", odd)
+    with pytest.raises(UsageError, match=r"--cuda: expected a version such as 13\.0, found '13'"):
+        list_full("--cuda", "13")
+    with pytest.raises(UsageError, match="--torch: nothing is named"):
+        list_full("--torch", ",")
     with pytest.raises(SelectionError, match="stable ABI"):
         names("--torch", "2.11")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -199,6 +201,20 @@ def test_what_cannot_be_had_is_told_after_the_rest_was_fetched(
     assert code == 1
     errors = [each["error"] for each in json.loads(out)["inputs"] if not each["places"]]
     assert errors == ["cuda-13.0 cannot be fetched with pip"]
+
+
+def test_a_disk_that_is_full_for_one_is_not_for_all(
+    project: Path, asked: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object, **__: object) -> tuple[Path, ...]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "toolchains/cuda-13.0")
+
+    monkeypatch.setattr(fetching, "fetch_cuda", fill)
+    code, out, err = call(str(project))
+    assert code == 1
+    assert sorted(asked) == ["2.12.1", "2.13.0", "cutlass_3_8"]
+    assert ["cuda-13.0", CUDA, "not", "here"] in [line.split() for line in out.splitlines()]
+    assert "error: cuda-13.0: toolchains/cuda-13.0: No space left on device" in err
 
 
 def test_what_comes_from_nowhere_is_told_after_the_rest_was_fetched(

@@ -198,8 +198,8 @@ def judge_drift(drifts: Iterable[Drift], *, strict: bool) -> list[str]:
                 [
                     f"{FILE_NAME}: what this build would use is not what was locked",
                     *(f"  {line}" for line in lines),
-                    "build with what is locked, or take what is here, with the options of this build: "
-                    f"kernel-builder update {names}",
+                    "build with what is locked, or take what is here, with --torch, --cuda and --cpu as "
+                    f"for this build: kernel-builder update {names}",
                 ]
             )
         )

@@ -107,7 +107,8 @@ def _check_variants(
             there = "its backend is not built here"
             skipped = [each for each in skipped if each.backend in meant]
         lines = [
-            f"no variant {', '.join(unknown)} here; {there} (list-variants --matrix shows what others need)"
+            f"no variant {', '.join(unknown)} here; {there} (list-variants --matrix "
+            "shows what others need, and --torch builds for a torch that is not installed)"
         ]
         raise SelectionError("\n".join([*lines, *(f"  {each}" for each in skipped)]))
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @project_argument
 @choice_options
 @click.option(
-    "--matrix", is_flag=True, help="List every variant that DIR can have, and what each needs."
+    "--matrix",
+    is_flag=True,
+    help="List every variant that DIR can have, and what each needs, for the releases of torch that the "
+    "published builder serves; --torch builds for others.",
 )
 @json_option
 def list_variants(directory: Path, *, choice: Choice, matrix: bool, as_json: bool) -> None:

@@ -6,32 +6,36 @@ import importlib.util
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from kernel_builder.config.model import Build, TvmFfiFramework
 from kernel_builder.config.read import read_build
 from kernel_builder.depends import fetch_dependency, find_origins
-from kernel_builder.environment import detect_host
 from kernel_builder.errors import SelectionError, ToolchainError
 from kernel_builder.job import OUTPUT, work_directory
 from kernel_builder.known import name_distributions, read_known
 from kernel_builder.pipeline import build_project
-from kernel_builder.plan import components_of, plan
+from kernel_builder.plan import components_of
 from kernel_builder.planned import Selection, SkippedBackend, VariantBuild
 from kernel_builder.settings import Settings
-from kernel_builder.sources import read_sources
+from kernel_builder.shell_choice import (
+    choose_toolkit,
+    choose_torch,
+    choose_variant,
+    find_pinned_release,
+    foresee_torch,
+)
 from kernel_builder.toolchain.cuda import get_cuda
-from kernel_builder.toolchain.torch import find_torch
+from kernel_builder.toolchain.torch import find_torch, read_torch
 from kernel_builder.toolchain.tvm_ffi import pinned_interface
 from kernel_builder.venvs import Venv, make_overlay, make_venv
 from kernel_spec.backend import Backend, BackendKind
 from kernel_spec.errors import VariantNameError
-from kernel_spec.framework import Torch, TorchStableAbi, TvmFfi, format_requirement
-from kernel_spec.system import TorchBuild
+from kernel_spec.framework import TvmFfi, format_requirement
 from kernel_spec.variant import ArchVariant, Variant, parse_variant
-from kernel_spec.version import MajorMinor, parse_major_minor
 
 # What a build by CMake and pip needs besides torch, and what tests need.
 TOOLS = ("cmake>=3.26", "ninja>=1.11", "pytest>=8", "setuptools>=77")
@@ -44,7 +48,6 @@ LOADER_NEEDS = (
     "pyelftools>=0.31",
 )
 _LOADER = ("kernels", "kernel_spec")
-_TORCH = re.compile(r"\d+(\.\d+){1,2}([a-z0-9.+]*)", re.ASCII)
 _FOR_CUDA = re.compile(r"""^cuda\b[^=]*=\s*['"]""", re.MULTILINE)
 
 
@@ -108,15 +111,18 @@ def prepare_shell(
     build = read_build(project)
     variant = _read_variant(request.variant) if request.variant is not None else None
     target = variant.backend if isinstance(variant, ArchVariant) else None
+    settings = choose_toolkit(target, settings)
     stated = None if variant is None else variant.kind
+    # What cannot be is found out before a gigabyte is fetched.
     if stated is not None:
-        # What cannot be is found out before a gigabyte is fetched.
         _refuse_uncompiled(build, stated)
         _find_cuda(build, stated, target, settings)
-        if request.tests:
-            _choose(project, build, request.variant, stated, settings)
+    choose_for = partial(choose_variant, project, build, settings, name=request.variant)
     installed = find_torch()
     torch = choose_torch(variant, request.torch, None if installed is None else installed.build)
+    if request.tests and (stated is not None or request.torch is not None):
+        kinds = build.general.backends if stated is None else (stated,)
+        choose_for(backends=kinds, torch=foresee_torch(torch))
     base = make_venv(
         [torch, *TOOLS, *LOADER_NEEDS, *_distributions(build), *_for_tests(request, build)],
         links=_find_loader(),
@@ -126,7 +132,8 @@ def prepare_shell(
     )
     # What one project installs in its shell is not there for another.
     venv = make_overlay(base, str(project), variables=settings.variables)
-    backend = stated or _backend_of(base)
+    own = _backend_of(base)
+    backend = stated or own
     variables = compose_variables(
         session,
         venv=venv,
@@ -135,10 +142,17 @@ def prepare_shell(
     )
     variables |= _find_headers(build, backend, settings)
     if request.tests:
-        made = _choose(project, build, request.variant, backend, settings)
+        there = read_torch(base.site_packages / "torch").build
+        made = choose_for(backends=(backend, BackendKind.CPU), torch=there)
         say(f"building {made.variant}")
         _build(project, made, settings)
-        variables |= _test_variables(project, build, made, settings, session)
+        unjudged = made.backend is BackendKind.CPU and own is not BackendKind.CPU
+        if unjudged:
+            say(
+                f"{made.variant} is for the CPU, and this torch for {own.value}: get_kernel loads it here as it "
+                'is; elsewhere, users of such a torch have to say backend="cpu"'
+            )
+        variables |= _test_variables(project, build, made, settings, session, judged=not unjudged)
     command = request.command or (session.get("SHELL", "/bin/sh"),)
     return Shell(command=command, variables=variables, directory=project)
 
@@ -154,43 +168,6 @@ def _refuse_uncompiled(build: Build, backend: BackendKind) -> None:
         each.backend is backend for each in components_of(build, backend)
     ):
         raise SelectionError(f"--variant: {SkippedBackend(backend=backend, reason=reason)}")
-
-
-def choose_torch(variant: Variant | None, stated: str | None, installed: TorchBuild | None) -> str:
-    """Choose the torch of a shell, as pip reads it.
-
-    It is the one that is stated; else the builder's own where the variant fits it; else one that
-    the variant fits.
-
-    Raises:
-        SelectionError: what is stated is no version, or the variant does not fit it.
-    """
-    if stated is not None and not _TORCH.fullmatch(stated):
-        raise SelectionError(f"--torch {stated}: expected a version such as 2.13.0")
-    framework = variant.framework if isinstance(variant, ArchVariant) else None
-    if stated is not None:
-        if not _fits(framework, parse_major_minor(stated)):
-            raise SelectionError(f"--torch {stated}: {variant} cannot be loaded by that torch")
-        return f"torch=={stated}"
-    if installed is not None and not installed.prerelease and _fits(framework, installed.release):
-        return f"torch=={installed.version.partition('+')[0]}"
-    match framework:
-        case Torch(version):
-            return f"torch=={version}.*"
-        case TorchStableAbi(version):
-            return f"torch>={version}"
-        case _:
-            return "torch"
-
-
-def _fits(framework: object, release: MajorMinor) -> bool:
-    match framework:
-        case Torch(version):
-            return version == release
-        case TorchStableAbi(version):
-            return version <= release
-        case _:
-            return True
 
 
 def _read_variant(text: str) -> Variant:
@@ -276,26 +253,6 @@ def _find_headers(build: Build, backend: BackendKind, settings: Settings) -> dic
     }
 
 
-def _choose(
-    project: Path, build: Build, name: str | None, backend: BackendKind, settings: Settings
-) -> VariantBuild:
-    """Choose the variant to test: the one that is named, else that of torch's backend, or the CPU's.
-
-    Raises:
-        SelectionError: there is none.
-    """
-    sources = read_sources(project, build)
-    selection = Selection() if name is None else Selection(variants=frozenset({name}))
-    made = plan(build, sources, host=detect_host(settings), selection=selection)
-    for kind in (backend, BackendKind.CPU):
-        for variant in made.variants:
-            if name is not None or variant.backend is kind:
-                return variant
-    names = ", ".join(str(each.variant) for each in made.variants) or "none"
-    lines = "".join(f"\n  {each}" for each in made.skipped)
-    raise SelectionError(f"no variant for {backend.value} can be built here; found {names}{lines}")
-
-
 def _build(project: Path, variant: VariantBuild, settings: Settings) -> None:
     """Build a variant, unless it is up to date.
 
@@ -303,6 +260,9 @@ def _build(project: Path, variant: VariantBuild, settings: Settings) -> None:
         KernelError: it cannot be built.
     """
     selection = Selection(variants=frozenset({str(variant.variant)}))
+    release = find_pinned_release(variant)
+    if release is not None:
+        settings = replace(settings, torch_versions=(release,))
     for each in build_project(project, selection=selection, settings=settings).variants:
         if each.error is not None:
             raise each.error
@@ -314,8 +274,13 @@ def _test_variables(
     made: VariantBuild,
     settings: Settings,
     session: Mapping[str, str],
+    *,
+    judged: bool,
 ) -> dict[str, str]:
-    """Return what lets ``get_kernel`` and ``import`` find the variant."""
+    """Return what lets ``get_kernel`` and ``import`` find the variant.
+
+    Unless it is ``judged``, it is found under a name that is no variant's, which the loader takes as it is.
+    """
     directory = project / OUTPUT / str(made.variant)
     top = work_directory(project, settings) / "importable" / str(made.variant)
     top.mkdir(parents=True, exist_ok=True)
@@ -326,7 +291,7 @@ def _test_variables(
     # Bytecode would be no part of the variant and would be taken for one.
     variables = {"PYTHONPATH": str(top), "PYTHONDONTWRITEBYTECODE": "1"}
     if build.general.repo_id is not None:
-        entry = f"{build.general.repo_id}={directory}"
+        entry = f"{build.general.repo_id}={directory if judged else top / made.module}"
         others = session.get("LOCAL_KERNELS")
         variables["LOCAL_KERNELS"] = f"{entry}{os.pathsep}{others}" if others else entry
     return variables

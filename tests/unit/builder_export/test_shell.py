@@ -10,27 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder import shell, venvs
+from kernel_builder import environment, shell, shell_choice, venvs
 from kernel_builder.errors import CommandError, SelectionError, ToolchainUnavailableError
+from kernel_builder.planned import Selection
 from kernel_builder.process import Finished
+from kernel_builder.report import Report
 from kernel_builder.scaffold import plan_project, write_project
-from kernel_builder.settings import read_session, read_settings
+from kernel_builder.settings import Settings, read_session, read_settings
 from kernel_builder.shell import (
     LOADER_NEEDS,
     ShellRequest,
-    choose_torch,
     compose_variables,
     prepare_shell,
     run_shell,
 )
+from kernel_builder.shell_choice import choose_torch
+from kernel_builder.toolchain.torch import TorchInstall
 from kernel_builder.venvs import Venv, make_overlay, make_venv
 from kernel_spec.system import TorchBuild
 from kernel_spec.variant import parse_variant
 from kernel_spec.version import MajorMinor
+from kernels.local import find_variants
 
 FULL = parse_variant("torch213-cxx11-cpu-x86_64-linux")
+OTHER = "torch211-cxx11-cpu-x86_64-linux"
 STABLE = parse_variant("torch-stable-abi210-cu130-x86_64-linux")
 NOARCH = parse_variant("torch-cuda")
+# With this package beside it, the torch of an environment that a test fills is for CUDA.
+FOR_CUDA = "nvidia-cuda-runtime"
 HERE = TorchBuild("2.13.0+cpu", MajorMinor(2, 13))
 
 
@@ -92,7 +99,11 @@ def filled(monkeypatch: pytest.MonkeyPatch):
         made.append(list(requirements))
         site = Venv(target).site_packages
         (site / "torch").mkdir(parents=True)
-        (site / "torch" / "version.py").write_text("__version__ = '2.13.0'\ncuda = None\n")
+        stated = [each.partition("==")[2] for each in requirements if each.startswith("torch==")]
+        version = stated[0].replace("*", "0") if stated else "2.13.0"
+        cuda = "13.0" if FOR_CUDA in requirements else None
+        text = f"__version__ = {version!r}\ncuda = {cuda!r}\n"
+        (site / "torch" / "version.py").write_text(text)
 
     monkeypatch.setattr(venvs, "_fill", fill)
     return made
@@ -152,10 +163,22 @@ def test_what_is_installed_on_top_stays_there(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def prepared(filled, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def built(monkeypatch: pytest.MonkeyPatch):
+    """What a shell has asked to be built: names of variants, and the torches whose headers are pinned."""
+    asked: list[tuple[set[str], list[str]]] = []
+
+    def build(project: Path, *, selection: Selection, settings: Settings) -> Report:
+        asked.append((set(selection.variants), [str(each) for each in settings.torch_versions]))
+        return Report(project=project, variants=(), skipped=(), notes=())
+
+    monkeypatch.setattr(shell, "build_project", build)
+    return asked
+
+
+@pytest.fixture
+def prepared(filled, built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Shells whose environments are empty, and in which nothing is built."""
     monkeypatch.setattr(shell, "make_overlay", lambda base, *_, **__: base)
-    monkeypatch.setattr(shell, "_build", lambda *_: None)
     settings = read_settings({"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path)})
     session = {"PATH": "/bin", "LOCAL_KERNELS": "a/b=/c"}
 
@@ -207,6 +230,90 @@ def test_a_variant_that_there_is_not_is_refused_at_once(prepared, filled, projec
         with pytest.raises((SelectionError, ToolchainUnavailableError)):
             prepared(project, tests=True, variant=name)
     assert filled == []
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with torch 2.13, and with a compiler that nobody starts."""
+    install = TorchInstall(root=tmp_path, build=HERE)
+    for module in (environment, shell, shell_choice):
+        monkeypatch.setattr(module, "find_torch", lambda: install)
+    monkeypatch.setattr(environment, "find_compiler", lambda _: tmp_path / "g++")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({}, (str(FULL), [])),
+        ({"torch": "2.13.1"}, (str(FULL), [])),
+        ({"torch": "2.11"}, (OTHER, ["2.11"])),
+        ({"variant": OTHER}, (OTHER, ["2.11"])),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_is_built_is_what_the_torch_of_the_shell_loads(
+    prepared, built, copy_kit, words, expected: tuple[str, list[str]]
+) -> None:
+    prepared(copy_kit("throw_full"), tests=True, **words)
+    assert built == [({expected[0]}, expected[1])]
+
+
+@pytest.mark.usefixtures("here")
+def test_the_torch_that_pip_has_chosen_counts(prepared, built, copy_kit, monkeypatch) -> None:
+    """Where nothing says which it will be, it is known once it is there."""
+    for module in (environment, shell, shell_choice):
+        monkeypatch.setattr(module, "find_torch", lambda: None)
+    prepared(copy_kit("throw_full"), tests=True)
+    assert built == [({str(FULL)}, ["2.13"])]
+
+
+@pytest.mark.parametrize(
+    "words", [{"torch": "2.9.1"}, {"variant": "torch29-cxx11-cpu-x86_64-linux"}]
+)
+@pytest.mark.usefixtures("here")
+def test_a_torch_that_nothing_can_be_built_for_is_refused_at_once(
+    prepared, filled, copy_kit, words
+) -> None:
+    with pytest.raises(SelectionError, match=r"torch29-cxx11-cpu-x86_64-linux: .*, 2\.11, 2\.10$"):
+        prepared(copy_kit("throw_full"), tests=True, **words)
+    with pytest.raises(SelectionError):
+        prepared(copy_kit("add_stable"), tests=True, **words)
+    assert filled == []
+
+
+@pytest.mark.usefixtures("here")
+def test_a_named_variant_chooses_its_toolkit(
+    prepared, built, copy_kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "_find_cuda", lambda *_: None)
+    project = copy_kit("two_cuda")
+    for name in (str(STABLE), str(STABLE).replace("130", "132")):
+        prepared(project, tests=True, variant=name)
+        assert built.pop() == ({name}, [])
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_for_the_cpu_alone_is_found_by_a_torch_for_cuda(
+    prepared, built, tmp_path: Path
+) -> None:
+    place = tmp_path / "own"
+    write_project(plan_project(name="me/own", backends=["cpu"], licence="MIT"), place)
+    name = "torch-stable-abi210-cpu-x86_64-linux"
+    (place / "build" / name).mkdir(parents=True)
+    (place / "build" / name / "metadata.json").write_text("{}")
+
+    def find(**words) -> Path:
+        variables = prepared(place, tests=True, **words).variables
+        assert built.pop() == ({name}, [])
+        return Path(variables["LOCAL_KERNELS"].partition(":")[0].removeprefix("me/own="))
+
+    assert find_variants(find()) == {name: place / "build" / name}
+    for words in ({}, {"variant": name}):
+        # Not judged by a name: the loader takes it as it takes any one directory.
+        found = find(extras=(FOR_CUDA,), **words)
+        assert find_variants(found) is None
+        assert found.resolve() == place / "build" / name
 
 
 def test_a_shell_where_nothing_could_be_compiled_is_refused_at_once(

@@ -82,6 +82,33 @@ def test_the_example_and_the_benchmark_run(home: Path) -> None:
     assert all(row["peers"].keys() == {"torch"} and not row["wrong"] for row in timed["rows"])
 
 
+def test_a_project_for_the_cpu_alone_is_used_with_a_torch_for_cuda(home: Path) -> None:
+    """The loader asks torch what it is for, which is pretended here."""
+    pretend = "import runpy, sys, pytest, torch; torch.version.cuda = '13.0'; "
+    run(home, BUILDER, "init", "--name", "me/plain-cpu", "--backends", "cpu")
+    run(home, BUILDER, "build", "plain-cpu", "-j1")
+    place = home / "plain-cpu"
+    here = {"LOCAL_KERNELS": "me/plain-cpu=."}
+    refused = "from kernels import get_kernel; get_kernel('me/plain-cpu')"
+    said = run(place, pretend + refused, code_expected=1, **here).stderr
+    assert "built for cpu, this system has cuda 13.0" in said
+    shown = run(place, pretend + "runpy.run_path('example.py')", **here)
+    assert shown.stdout == "tensor([1., 1., 1., 1.])\n"
+    tests = "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '.']))"
+    done = run(place, pretend + tests)
+    assert " passed" in done.stdout
+    assert "failed" not in done.stdout
+    # What `testshell` sets under such a torch: a directory that is not named like a variant.
+    (variant,) = (place / "build").iterdir()
+    (home / "importable").mkdir()
+    (home / "importable" / "plain_cpu").symlink_to(variant)
+    shell = {"LOCAL_KERNELS": f"me/plain-cpu={home / 'importable' / 'plain_cpu'}"}
+    use = "import torch\nfrom kernels import get_kernel\nkernel = get_kernel('me/plain-cpu')\n"
+    used = run(place, f"{pretend}\n{use}print(kernel.add_one(torch.zeros(1)))", **shell)
+    assert used.stdout == "tensor([1.])\n"
+    assert " passed" in run(place, pretend + tests, **shell).stdout
+
+
 def test_published_to_a_directory_and_loaded_by_one_line(home: Path) -> None:
     hub = (home / "hub").as_uri()
     first = run(home, BUILDER, "upload", "fresh", "--hub", hub)

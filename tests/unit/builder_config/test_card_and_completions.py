@@ -29,7 +29,7 @@ def test_the_card_of_a_new_project(project: Path) -> None:
     done = CliRunner().invoke(fill_card, [str(project)])
     assert done.exit_code == 0, done.output
     assert "license: mit\n" in done.output
-    assert 'get_kernel("me/my-op", version=1)' in done.output
+    assert 'get_kernel("me/my-op", version=1, backend="cpu")' in done.output
     assert "- `add_one`" in done.output
     assert "{{" not in done.output
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kernel_builder.card import fill_card
 from kernel_builder.cli.init import init, spread
 from kernel_builder.config.model import TorchNoarch
 from kernel_builder.config.read import read_build
@@ -100,6 +101,25 @@ def test_every_python_file_parses_and_every_file_ends_in_a_newline(new) -> None:
         assert "{%" not in text or path == "CARD.md"
         if path.endswith(".py"):
             ast.parse(text, path)
+
+
+@pytest.mark.parametrize("noarch", [False, True])
+def test_what_is_for_the_cpu_alone_is_asked_for_under_any_torch(tmp_path: Path, noarch) -> None:
+    """Else a torch for CUDA, which is what most people have, would be told that nothing fits."""
+    alone = tmp_path / "alone"
+    write_project(project("cpu", noarch=noarch), alone)
+    loads = 'get_kernel("me/my-op", version=1, backend="cpu")'
+    assert loads in (alone / "example.py").read_text()
+    assert loads in (alone / "tests/test_my_op.py").read_text()
+    assert loads in fill_card(alone)
+    both = tmp_path / "both"
+    write_project(project("cpu", "cuda", noarch=noarch), both)
+    for text in ((both / "example.py").read_text(), fill_card(both)):
+        assert 'get_kernel("me/my-op", version=1)' in text
+    # An author who adds a backend gets a card that leaves the choice to the loader.
+    config = alone / "build.toml"
+    config.write_text(config.read_text().replace('["cpu"]', '["cpu", "cuda"]'))
+    assert loads not in fill_card(alone)
 
 
 @pytest.mark.parametrize("name", ["class", "import", "pytest"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kernel_builder.card import fill_card
 from kernel_builder.cli.init import init
 from kernel_builder.config.model import TvmFfiFramework
 from kernel_builder.config.read import read_build
@@ -45,6 +46,9 @@ def test_a_new_project_has_no_faults_and_a_variant_for_each_backend(
         assert "{%" not in text or path == "CARD.md"
         if path.endswith(".py"):
             ast.parse(text, path)
+    # TVM FFI has no dispatcher: memory of numpy needs the functions for the CPU, whatever is here.
+    named = 'get_kernel("me/my-op", version=1, backend="cpu")'
+    assert (named in fill_card(tmp_path / "new")) is ("cpu" in names)
     # What is made is not checked in.
     assert "tvm-ffi-ext/my_op/_ops.py" in (tmp_path / "new/.gitignore").read_text()
 

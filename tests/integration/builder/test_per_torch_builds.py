@@ -40,6 +40,23 @@ dy = torch.ones(5, requires_grad=True)
 (dx,) = torch.autograd.grad(y, x, dy, create_graph=True)
 assert torch.autograd.grad(dx.sum(), dy)[0].tolist() == [3.0] * 5
 gradient = dx.tolist()
+compiled = torch.compile(kernel.scale, fullgraph=True, backend="aot_eager")
+z = compiled(x, 3.0)
+assert torch.equal(z, x * 3)
+assert torch.autograd.grad(z.sum(), x)[0].tolist() == [3.0] * 5
+assert torch.equal(compiled(x.detach(), 3.0), x.detach() * 3)
+for dtype in (torch.float16, torch.float64):
+    wrong = torch.ones(1000, dtype=dtype)
+    for call, error, said in (
+        (kernel.scale, ValueError, f"x must be torch.float32 on the CPU, not {dtype} on cpu"),
+        (kernel._ops.ops.scale, RuntimeError, "scale: x must be float32"),
+    ):
+        try:
+            call(wrong, 2.0)
+        except error as err:
+            assert said in str(err), err
+        else:
+            raise SystemExit(f"{dtype} was taken")
 print(json.dumps([kernel.has_node, torch.equal(y, x * 3), gradient]))
 """
 

@@ -4,9 +4,14 @@ from typing import Any
 
 import torch
 
-from ._ops import load_per_torch, ops
+from ._ops import add_op_namespace_prefix, load_per_torch, ops
 
 has_node = load_per_torch()
+
+
+@torch.library.register_fake(add_op_namespace_prefix("scale"))
+def _scale_fake(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 class _Scale(torch.autograd.Function):
@@ -21,5 +26,7 @@ class _Scale(torch.autograd.Function):
 
 
 def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
-    """Return x times a factor; x is float32."""
+    """Return x times a factor; x is float32 and on the CPU, or this is a ValueError."""
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        raise ValueError(f"x must be torch.float32 on the CPU, not {x.dtype} on {x.device}")
     return ops.scale(x, factor) if has_node else _Scale.apply(x, factor)

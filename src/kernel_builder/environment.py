@@ -164,7 +164,7 @@ def prepare_environment(
     compiler = get_compiler(settings)
     torch = None
     if build.tvm_ffi is None:
-        torch = _fetch_torch(build, settings, on_fetch) if build.is_pinned else get_torch()
+        torch = fetch_pinned(build, settings, on_fetch) if build.is_pinned else get_torch()
         _require_torch(build, torch)
     origins = find_origins(build.depends, build.sources, settings)
     include = None if torch is None else _find_python_headers()
@@ -193,8 +193,12 @@ def prepare_environment(
     )
 
 
-def _fetch_torch(build: VariantBuild, settings: Settings, on_fetch: OnFetch | None) -> TorchInstall:
-    """Return the pinned headers of the torch that a library is for."""
+def fetch_pinned(build: VariantBuild, settings: Settings, on_fetch: OnFetch | None) -> TorchInstall:
+    """Return the pinned headers of the torch that a library is for.
+
+    Raises:
+        ToolchainError: they cannot be had, or are others than those that are pinned.
+    """
     return fetch_torch_headers(
         find_pinned(build),
         store=settings.toolchains,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernel_builder.config.read import read_build
 from kernel_builder.depends import Origin, check_local_sources, fetch_dependency, find_origins
-from kernel_builder.environment import detect_host, find_pinned
+from kernel_builder.environment import detect_host, fetch_pinned, find_pinned
 from kernel_builder.errors import SelectionError, StorageError, ToolchainError
 from kernel_builder.plan import plan
 from kernel_builder.planned import EVERYTHING, Selection, SkippedBackend, VariantBuild
@@ -18,7 +18,7 @@ from kernel_builder.settings import Settings, read_settings
 from kernel_builder.sources import read_sources
 from kernel_builder.toolchain.cuda import fetch_cuda, name_cuda
 from kernel_builder.toolchain.pip_watch import OnFetch
-from kernel_builder.toolchain.torch_headers import fetch_torch_headers, name_headers
+from kernel_builder.toolchain.torch_headers import name_headers
 from kernel_builder.toolchain.tvm_ffi import get_tvm_ffi, name_tvm_ffi
 from kernel_spec.backend import BackendKind
 from kernel_spec.errors import KernelError
@@ -167,14 +167,11 @@ def _want_cuda(variant: VariantBuild, settings: Settings) -> Wanted:
 
 
 def _want_headers(part: VariantBuild, settings: Settings) -> Wanted:
-    pinned = find_pinned(part)
-
-    def get(on_fetch: OnFetch) -> tuple[Path, ...]:
-        store, variables = settings.toolchains, settings.for_pip
-        torch = fetch_torch_headers(pinned, store=store, variables=variables, on_fetch=on_fetch)
-        return (torch.root,)
-
-    return Wanted(name=name_headers(pinned), variants=(), get=get)
+    return Wanted(
+        name=name_headers(find_pinned(part)),
+        variants=(),
+        get=lambda on_fetch: (fetch_pinned(part, settings, on_fetch).root,),
+    )
 
 
 def _want_dependency(origin: Origin, settings: Settings) -> Wanted:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kernel_builder import cli, fetching
+from kernel_builder import cli, environment, fetching
 from kernel_builder.errors import ToolchainUnavailableError
 from kernel_builder.planned import Host
 from kernel_spec.backend import BackendKind
@@ -104,7 +104,7 @@ def asked(host: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[s
     monkeypatch.setattr(
         fetching, "fetch_cuda", lambda _, version, **__: (get(f"cuda-{version}"), tmp_path / "more")
     )
-    monkeypatch.setattr(fetching, "fetch_torch_headers", get_headers)
+    monkeypatch.setattr(environment, "fetch_torch_headers", get_headers)
     monkeypatch.setattr(
         fetching, "fetch_dependency", lambda origin, _: SimpleNamespace(root=get(origin.name))
     )
